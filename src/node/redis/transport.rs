@@ -89,8 +89,7 @@ pub enum Event {
 /// The SHA-1 of a script. EVALSHA names a loaded script by this digest.
 #[must_use]
 pub fn digest(script: &str) -> String {
-    let digest = ring::digest::digest(&ring::digest::SHA1_FOR_LEGACY_USE_ONLY, script.as_bytes());
-    digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
+    sha1_smol::Sha1::from(script).digest().to_string()
 }
 
 /// One argument of a command.
