@@ -105,6 +105,9 @@
 //!
 //! No feature is on by default.
 //!
+//! * `tls`: `rediss://` nodes, over `rustls` with the provider `ring`. `tls-aws-lc`: the same with
+//!   the provider `aws-lc-rs`. Without both, `rediss://` is a `Config` error. If both are on, `ring`
+//!   is used. The provider of the rest of the process is neither used nor set.
 //! * `blocking`: the module `blocking`, with the same types for programs without async.
 //! * `serde`: [`Config`] implements `Deserialize`, to be read from configuration files.
 //! * `redis-rs`: a second transport to the nodes, over the crate `redis`. [`Transport`] says which

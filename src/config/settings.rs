@@ -8,7 +8,7 @@ use super::options::LockOptions;
 use super::{MAX_NODES, MAX_TTL, SECOND};
 use crate::error::{Error, Result};
 use crate::node::Name;
-use crate::node::redis::{CredentialsProvider, Endpoint, Tls, Transport};
+use crate::node::redis::{CredentialsProvider, Endpoint, NO_TLS, Tls, Transport};
 use crate::words::exact;
 
 /// The placeholder for the name in a key format.
@@ -131,9 +131,8 @@ impl Settings {
         let takes = endpoint.login().try_for_each(|text| self.transport.takes(text));
         takes.map_err(|why| Error::config(format!("{endpoint}: {why}")))?;
         endpoint.tls = endpoint.tls.or(&self.tls);
-        if endpoint.speaks_tls() && endpoint.tls.is_set() {
-            let checked = endpoint.tls.client_config().map(drop).and_then(|()| endpoint.tls.name("host").map(drop));
-            checked.map_err(|why| Error::config(format!("{endpoint}: {why}")))?;
+        if endpoint.speaks_tls() {
+            endpoint.tls.checked().map_err(|why| Error::config(format!("{endpoint}: {why}")))?;
         }
         Ok(endpoint)
     }
@@ -158,6 +157,7 @@ impl Settings {
                 Err(Error::config(message))
             })?;
         }
+        require(!self.tls.is_set() || cfg!(feature = "__tls"), || format!("TLS options are set, but {NO_TLS}"))?;
         require(!self.tls.is_set() || endpoints.iter().any(Endpoint::speaks_tls), || {
             "TLS options are set, but no node's address begins with rediss://; write rediss:// for nodes that speak TLS, or \
              remove the options"
@@ -205,6 +205,17 @@ mod tests {
         assert_eq!(settings(&["redis://eu", "redis://us"]).endpoints().unwrap().len(), 2);
     }
 
+    #[cfg(not(feature = "__tls"))]
+    #[test]
+    fn without_tls_its_addresses_and_options_are_refused() {
+        let said = settings(&["redis://eu", "rediss://:secret@us"]).endpoints().unwrap_err();
+        assert_eq!(said.to_string(), format!("node 2 of 2: rediss://us:6379: {NO_TLS}"));
+        let options = Settings { tls: Tls::new().server_name("eu"), ..settings(&["redis://eu"]) };
+        let said = options.endpoints().unwrap_err();
+        assert!(said.is_config() && said.to_string().contains("build it with the feature tls"), "{said}");
+    }
+
+    #[cfg(feature = "__tls")]
     #[test]
     fn two_nodes_of_one_name_are_refused() {
         let same = settings(&["redis://eu?name=a", "redis://us", "rediss://asia?name=a"]).endpoints().unwrap_err();

@@ -44,9 +44,10 @@ impl QuorumBuilder {
     /// one of
     ///
     /// * `redis://[user[:password]@]host[:port][/database]`, plain text,
-    /// * `rediss://...[?ca=file&cert=file&key=file&server_name=name]`, the same over TLS. The query
-    ///   sets [`Tls`] options of this node: authorities, the client's certificate with its key, and
-    ///   the name in the server's certificate. These options override those of [`tls`](Self::tls).
+    /// * `rediss://...[?ca=file&cert=file&key=file&server_name=name]`, the same over TLS, which needs
+    ///   the feature `tls` or `tls-aws-lc`. The query sets [`Tls`] options of this node: authorities,
+    ///   the client's certificate with its key, and the name in the server's certificate. These
+    ///   options override those of [`tls`](Self::tls).
     /// * `redis+unix://[user[:password]@]/path/to/socket[?db=database]`, on Unix.
     ///
     /// The default port is 6379, and the default database 0. User and password are percent-encoded,

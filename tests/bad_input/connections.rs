@@ -74,6 +74,7 @@ async fn a_unix_socket_is_a_node() {
     assert!(refused(missing, "none.sock").await.is_unavailable());
 }
 
+#[cfg(feature = "__tls")]
 #[tokio::test]
 async fn tls_to_a_plain_port_is_told_as_such() {
     let servers = servers(1).await;

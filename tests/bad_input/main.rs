@@ -10,6 +10,7 @@ mod names;
 mod runtimes;
 mod settings;
 mod strangers;
+#[cfg(feature = "__tls")]
 mod tls;
 
 use std::time::Duration;

@@ -6,6 +6,7 @@ mod clock;
 mod common;
 mod connecting;
 mod credentials;
+#[cfg(feature = "__tls")]
 mod encrypted;
 mod environment;
 mod lists;

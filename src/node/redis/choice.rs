@@ -18,8 +18,8 @@ const NAMES: &str = "use fred or redis-rs";
 ///
 /// Locks work the same over each transport, because this library itself manages connections,
 /// timeouts, checks and batches. Clients that share locks may use different transports. All
-/// transports speak RESP3 with users, passwords and databases, over TCP, TLS (rustls with ring) and
-/// Unix sockets. Configurations call the transports `fred` and `redis-rs`.
+/// transports speak RESP3 with users, passwords and databases, over TCP, [TLS](crate::Tls) and Unix
+/// sockets. Configurations call the transports `fred` and `redis-rs`.
 ///
 /// # Which transport to choose
 ///
@@ -110,6 +110,8 @@ impl FromStr for Transport {
 #[cfg(test)]
 mod tests {
     use super::*;
+    #[cfg(not(feature = "__tls"))]
+    use crate::node::redis::{Endpoint, NO_TLS};
 
     #[test]
     fn a_transport_is_known_by_its_name_and_fred_is_the_default() {
@@ -126,6 +128,20 @@ mod tests {
         match "redis-rs".parse::<Transport>() {
             Ok(transport) => assert!(cfg!(feature = "redis-rs") && transport.name() == "redis-rs"),
             Err(error) => assert!(!cfg!(feature = "redis-rs") && error.to_string().contains("the feature redis-rs")),
+        }
+    }
+
+    #[cfg(not(feature = "__tls"))]
+    #[tokio::test]
+    async fn without_tls_no_transport_connects_to_a_rediss_address() {
+        let server = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        server.set_nonblocking(true).unwrap();
+        let address = format!("rediss://:secret@{}", server.local_addr().unwrap());
+        for transport in Transport::ALL {
+            let dialer = transport.dialer(Endpoint::parse(&address).unwrap().into());
+            let fault = dialer.dial(std::time::Duration::from_secs(60)).await.err().unwrap();
+            assert_eq!(fault.to_string(), NO_TLS, "{transport}");
+            assert!(server.accept().is_err(), "{transport} connected");
         }
     }
 }

@@ -12,7 +12,9 @@ use std::time::Duration;
 use fred::clients::Client;
 use fred::error::{Error as FredError, ErrorKind as FredKind};
 use fred::interfaces::{ClientLike, EventInterface, PubsubInterface};
-use fred::types::config::{Config, ConnectionConfig, PerformanceConfig, Server, ServerConfig, TlsConnector};
+#[cfg(feature = "__tls")]
+use fred::types::config::TlsConnector;
+use fred::types::config::{Config, ConnectionConfig, PerformanceConfig, Server, ServerConfig};
 use fred::types::{ConnectHandle, Message, RespVersion};
 use futures::FutureExt;
 use futures::future::join;
@@ -27,7 +29,9 @@ use super::decode::refusal;
 use super::endpoint::{Address, Endpoint};
 use super::transport::{Answer, Arguments, Connection, Dialer, Dialing, Event, Value, started};
 use super::trouble::handshake;
-use super::wording::{PANICKED, STRANGER, TO_TLS, plain, words};
+#[cfg(feature = "__tls")]
+use super::wording::words;
+use super::wording::{PANICKED, STRANGER, TO_TLS, plain};
 use crate::node::reply::{Fault, FaultKind};
 use slots::Slots;
 use values::{received, sent};
@@ -81,8 +85,11 @@ impl FredConnection {
     /// Connects to `address`, which is one of the host's addresses, and authenticates.
     async fn open(endpoint: &Endpoint, address: Option<IpAddr>, timeout: Duration) -> Result<Self, Fault> {
         let limits = Limits::of(endpoint, timeout);
-        let tls = connector(endpoint, timeout).await?;
-        let client = Client::new(config(endpoint, address, tls)?, Some(performance()), Some(connection(&limits)), None);
+        let mut config = config(endpoint, address)?;
+        if endpoint.speaks_tls() {
+            encrypt(&mut config, endpoint, timeout).await?;
+        }
+        let client = Client::new(config, Some(performance()), Some(connection(&limits)), None);
         let message = ReusableBoxFuture::new(message(client.message_rx()));
         let task = client.connect();
         let slots = Arc::new(Slots::new(client.clone()));
@@ -200,13 +207,12 @@ impl Drop for FredConnection {
     }
 }
 
-fn config(endpoint: &Endpoint, address: Option<IpAddr>, tls: Option<TlsConnector>) -> Result<Config, Fault> {
+fn config(endpoint: &Endpoint, address: Option<IpAddr>) -> Result<Config, Fault> {
     endpoint.login().try_for_each(fits).map_err(|why| Fault::new(FaultKind::Down, why))?;
     let server = match &endpoint.address {
         Address::Tcp { host, port, .. } => {
-            let name = endpoint.tls.given_name().unwrap_or(host).to_owned();
             let host = address.map_or_else(|| host.clone(), |address| address.to_string());
-            ServerConfig::Centralized { server: Server::new_with_tls(host, *port, Some(name)) }
+            ServerConfig::Centralized { server: Server::new(host, *port) }
         }
         #[cfg(unix)]
         Address::Unix { path } => ServerConfig::Unix { path: path.clone() },
@@ -221,17 +227,25 @@ fn config(endpoint: &Endpoint, address: Option<IpAddr>, tls: Option<TlsConnector
         username: endpoint.user.clone(),
         password: endpoint.password.clone(),
         database: (endpoint.database > 0).then_some(endpoint.database),
-        tls: tls.map(Into::into),
         ..Config::default()
     })
 }
 
-async fn connector(endpoint: &Endpoint, limit: Duration) -> Result<Option<TlsConnector>, Fault> {
-    if !endpoint.speaks_tls() {
-        return Ok(None);
+/// Makes fred speak TLS, as the address demands.
+#[cfg(feature = "__tls")]
+async fn encrypt(config: &mut Config, endpoint: &Endpoint, limit: Duration) -> Result<(), Fault> {
+    let down = |why| Fault::new(FaultKind::Down, why);
+    if let (ServerConfig::Centralized { server }, Address::Tcp { host, .. }) = (&mut config.server, &endpoint.address) {
+        server.tls_server_name = Some(endpoint.tls.given_name().unwrap_or(host).into());
     }
-    let config = endpoint.tls.at_connect(limit).await.map_err(|why| Fault::new(FaultKind::Down, why))?;
-    Ok(Some(config.into()))
+    config.tls = Some(TlsConnector::from(endpoint.tls.at_connect(limit).await.map_err(down)?).into());
+    Ok(())
+}
+
+/// Without TLS, the connection fails. Otherwise the login would be sent in plain text.
+#[cfg(not(feature = "__tls"))]
+async fn encrypt(_: &mut Config, _: &Endpoint, _: Duration) -> Result<(), Fault> {
+    Err(Fault::new(FaultKind::Down, super::NO_TLS))
 }
 
 /// Disables fred's command timeouts. They would need a timer for each command, and fred may send a
@@ -317,6 +331,7 @@ fn said(error: &FredError) -> String {
     match error.kind() {
         FredKind::IO => plain(error.details()),
         FredKind::Protocol | FredKind::Parse => STRANGER.to_owned(),
+        #[cfg(feature = "__tls")]
         FredKind::Tls => format!("TLS failed: {}", words(error.details())),
         _ => advice(error.details()),
     }

@@ -56,6 +56,7 @@ pub(crate) use credentials::Site;
 pub use credentials::{Credentials, CredentialsProvider, FetchingCredentials};
 pub use endpoint::Endpoint;
 pub(crate) use registry::Registry;
+pub(crate) use tls::NO_TLS;
 pub use tls::Tls;
 
 use super::hint::Listener;

@@ -217,6 +217,7 @@ mod tests {
         }
     }
 
+    #[cfg(feature = "__tls")]
     #[test]
     fn the_names_are_listed_that_a_certificate_has() {
         let error = rustls::Error::InvalidCertificate(rustls::CertificateError::NotValidForNameContext {

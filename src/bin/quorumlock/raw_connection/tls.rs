@@ -22,10 +22,10 @@ pub(super) type Encrypted = StreamOwned<ClientConnection, TcpStream>;
 /// server's chain of certificates will be accepted.
 pub(super) fn encrypted(tls: &Tls, host: &str, mut stream: TcpStream) -> io::Result<(Encrypted, u32)> {
     let name = tls.name(host).map_err(io::Error::other)?;
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let roots = Arc::new(tls.roots().map_err(io::Error::other)?);
-    let verifier = WebPkiServerVerifier::builder_with_provider(roots, provider).build().map_err(io::Error::other)?;
     let config = Arc::new(tls.client_config().map_err(io::Error::other)?);
+    let roots = Arc::new(tls.roots().map_err(io::Error::other)?);
+    let verifier = WebPkiServerVerifier::builder_with_provider(roots, config.crypto_provider().clone());
+    let verifier = verifier.build().map_err(io::Error::other)?;
     let mut connection = ClientConnection::new(config, name.clone()).map_err(io::Error::other)?;
     while connection.is_handshaking() {
         connection.complete_io(&mut stream)?;

@@ -15,16 +15,25 @@ fn endpoint(text: &str) -> Endpoint {
 #[test]
 fn an_address_says_how_fred_connects() {
     let at = IpAddr::from([10, 0, 0, 1]);
-    let plain = config(&endpoint("redis://eu"), Some(at), None).unwrap();
+    let plain = config(&endpoint("redis://eu"), Some(at)).unwrap();
     assert_eq!(plain.server, ServerConfig::new_centralized("10.0.0.1", 6379));
     assert_eq!((plain.username, plain.password, plain.database), (None, None, None));
-    assert!(plain.fail_fast && plain.tls.is_none() && plain.version == RespVersion::RESP3);
-    let tls = crate::node::redis::Tls::new().client_config().unwrap().into();
-    let secret = config(&endpoint("rediss://user:word@us:6380/2"), Some(at), Some(tls)).unwrap();
-    let ServerConfig::Centralized { server } = secret.server else { panic!("it is one server") };
-    assert_eq!((&*server.host, server.port, server.tls_server_name.as_deref()), ("10.0.0.1", 6380, Some("us")));
+    assert!(plain.fail_fast && plain.version == RespVersion::RESP3);
+    let secret = config(&endpoint("rediss://user:word@us:6380/2"), Some(at)).unwrap();
     assert_eq!((secret.username.as_deref(), secret.password.as_deref()), (Some("user"), Some("word")));
-    assert!(secret.database == Some(2) && secret.tls.is_some());
+    assert_eq!(secret.database, Some(2));
+}
+
+#[cfg(feature = "__tls")]
+#[tokio::test]
+async fn an_address_of_tls_makes_fred_encrypt() {
+    let us = endpoint("rediss://us:6380");
+    let mut config = config(&us, Some(IpAddr::from([10, 0, 0, 1]))).unwrap();
+    assert!(config.tls.is_none());
+    encrypt(&mut config, &us, Duration::from_secs(60)).await.unwrap();
+    let ServerConfig::Centralized { server } = config.server else { panic!("it is one server") };
+    assert_eq!((&*server.host, server.port, server.tls_server_name.as_deref()), ("10.0.0.1", 6380, Some("us")));
+    assert!(config.tls.is_some());
 }
 
 /// With each of these texts, fred would send a wrong login, or even another command.
@@ -32,7 +41,7 @@ fn an_address_says_how_fred_connects() {
 fn what_fred_would_not_send_as_it_is_is_refused_and_not_shown() {
     for word in ["se%20cret", "se%0Acret", "se%22cret", "se%27cret", "se%00cret"] {
         for url in [format!("redis://:{word}@eu"), format!("redis://{word}:secret@eu")] {
-            let said = config(&endpoint(&url), None, None).unwrap_err().to_string();
+            let said = config(&endpoint(&url), None).unwrap_err().to_string();
             assert!(said.contains("the transport redis-rs") && !said.contains("cret\""), "{said}");
             assert!(!said.contains("se cret") && !said.contains("secret"), "{said}");
         }
@@ -86,6 +95,7 @@ fn why_a_node_was_not_reached_is_told_by_what_its_address_says() {
         (plain, false, FredKind::IO, reset, "Connection reset by peer; if this port expects TLS, write rediss://"),
         (socket, false, FredKind::IO, reset, "Connection reset by peer"),
         (plain, false, FredKind::IO, "Kind(NotFound)", "not found"),
+        #[cfg(feature = "__tls")]
         (tls, false, FredKind::Tls, "BadCertificate(Expired)", "TLS failed: bad certificate: expired"),
         (tls, false, FredKind::Protocol, "", STRANGER),
         (socket, false, FredKind::Parse, "", STRANGER),
@@ -182,7 +192,7 @@ fn each_probe_keeps_a_thread_for_the_next_connection() {
     };
     let runtime = builder.enable_time().on_thread_start(counts).build().unwrap();
     runtime.block_on(async {
-        let client = Client::new(config(&endpoint("redis://eu"), None, None).unwrap(), None, None, None);
+        let client = Client::new(config(&endpoint("redis://eu"), None).unwrap(), None, None, None);
         let message = ReusableBoxFuture::new(message(client.message_rx()));
         #[allow(clippy::disallowed_methods, reason = "fred's `ConnectHandle` is such a task")]
         let task = tokio::spawn(std::future::pending());

@@ -12,11 +12,13 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 #[cfg(unix)]
 use tokio::net::UnixStream;
-use tokio_rustls::TlsConnector;
-use tokio_rustls::client::TlsStream;
+#[cfg(feature = "__tls")]
+use tokio_rustls::{TlsConnector, client::TlsStream};
 
 use crate::node::redis::dial::{Reached, within};
 use crate::node::redis::endpoint::{Address, Endpoint};
+#[cfg(not(feature = "__tls"))]
+use crate::node::redis::tls::NO_TLS;
 use crate::node::redis::tls::Tls;
 use crate::node::redis::trouble::handshake;
 use crate::node::redis::wording::{STRANGER, plain};
@@ -82,12 +84,14 @@ pub(super) fn told(error: &io::Error, speaks_tls: bool) -> String {
 #[derive(Debug)]
 pub(super) struct Socket {
     stream: Stream,
+    speaks_tls: bool,
     log: Arc<Log>,
 }
 
 #[derive(Debug)]
 enum Stream {
     Tcp(TcpStream),
+    #[cfg(feature = "__tls")]
     Tls(Box<TlsStream<TcpStream>>),
     #[cfg(unix)]
     Unix(UnixStream),
@@ -102,11 +106,8 @@ impl Socket {
         step: Duration,
     ) -> Result<(Self, Arc<Log>), Fault> {
         let log = Arc::<Log>::default();
-        Ok((Self { stream: Stream::open(endpoint, reached, step).await?, log: log.clone() }, log))
-    }
-
-    const fn speaks_tls(&self) -> bool {
-        matches!(self.stream, Stream::Tls(_))
+        let stream = Stream::open(endpoint, reached, step).await?;
+        Ok((Self { stream, speaks_tls: endpoint.speaks_tls(), log: log.clone() }, log))
     }
 }
 
@@ -131,6 +132,7 @@ impl Stream {
         }
     }
 
+    #[cfg(feature = "__tls")]
     async fn tls(tls: &Tls, host: &str, reached: Reached, step: Duration) -> Result<Self, Fault> {
         let connector = TlsConnector::from(Arc::new(tls.at_connect(step).await.map_err(down)?));
         let name = tls.name(host).map_err(|why| down(format!("TLS failed: {why}")))?;
@@ -140,6 +142,12 @@ impl Stream {
             .ok_or_else(|| down("no TLS connection in time; does this port speak TLS? If so, the server hangs"))?;
         let failed = |error: io::Error| down(handshake(&format!("{error:?}"), tls.is_identified()));
         agreed.map(|stream| Self::Tls(Box::new(stream))).map_err(failed)
+    }
+
+    /// Without TLS, the connection fails. Otherwise the login would be sent in plain text.
+    #[cfg(not(feature = "__tls"))]
+    async fn tls(_: &Tls, _: &str, _: Reached, _: Duration) -> Result<Self, Fault> {
+        Err(down(NO_TLS))
     }
 }
 
@@ -163,6 +171,7 @@ macro_rules! on {
     ($stream:expr, $stream_name:ident => $call:expr) => {
         match $stream {
             Stream::Tcp($stream_name) => $call,
+            #[cfg(feature = "__tls")]
             Stream::Tls($stream_name) => $call,
             #[cfg(unix)]
             Stream::Unix($stream_name) => $call,
@@ -181,19 +190,19 @@ impl AsyncRead for Socket {
         if read.is_ok() && into.filled().len() == before {
             self.log.end(|| "the connection ended".to_owned());
         }
-        Poll::Ready(self.log.note(read, self.speaks_tls()))
+        Poll::Ready(self.log.note(read, self.speaks_tls))
     }
 }
 
 impl AsyncWrite for Socket {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let written = ready!(on!(&mut self.stream, stream => Pin::new(stream).poll_write(context, bytes)));
-        Poll::Ready(self.log.note(written, self.speaks_tls()))
+        Poll::Ready(self.log.note(written, self.speaks_tls))
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let flushed = ready!(on!(&mut self.stream, stream => Pin::new(stream).poll_flush(context)));
-        Poll::Ready(self.log.note(flushed, self.speaks_tls()))
+        Poll::Ready(self.log.note(flushed, self.speaks_tls))
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
