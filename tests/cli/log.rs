@@ -109,7 +109,8 @@ async fn a_loss_is_told_in_one_object_and_the_commands_own_words_are_left_alone(
 
 #[test]
 fn a_demo_and_its_workers_say_nothing_else() {
-    let (code, said) = logged(bare().args(["demo", "--seconds", "6", "--log-format", "json", "-v"]));
+    // The workers must have connected when the node is killed, after half of the time.
+    let (code, said) = logged(bare().args(["demo", "--seconds", "24", "--log-format", "json", "-v"]));
     assert_eq!(code, 0, "{said:#?}");
     let killed = find(&said, "half-way: killed redis://")["message"].as_str().unwrap();
     let node = killed.split(' ').nth(2).unwrap();
