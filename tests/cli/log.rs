@@ -57,10 +57,11 @@ async fn events_have_their_fields_beside_the_message() {
     let up: Vec<_> = said.iter().filter(|object| object["message"] == "up").map(|object| &object["node"]).collect();
     assert!(nodes.into_iter().all(|node| up.contains(&&Value::from(node))), "{said:#?}");
     let run = ["run", "job", "--log-format=json", "--timeout", "1h", "--", "true"];
-    let (code, mut said) = logged(over(&servers).args(run));
-    // On a busy machine, `run` also writes this note.
-    said.retain(|object| !object["message"].as_str().unwrap().starts_with("waiting for a quorum of nodes, "));
-    assert!(code == 0 && said.iter().all(|object| object["level"] == "WARN"), "-v tells more: {said:#?}");
+    let (code, said) = logged(over(&servers).args(run));
+    // On a busy machine, `run` also writes notes, whose level is INFO: what it waits for, and that
+    // its release was not confirmed in time.
+    let is_event = |object: &Value| ["up", "lock acquired"].iter().any(|event| object["message"] == *event);
+    assert!(code == 0 && !said.iter().any(is_event), "-v tells more: {said:#?}");
 }
 
 #[tokio::test]
@@ -72,8 +73,9 @@ async fn notes_and_errors_are_objects_too() {
     assert_eq!(code, 75);
     let options = ["--timeout", "1h", "--log-format", "json"];
     let mut waits = Background::start(&mut run(&servers, "job", &options, "true", folder.path()));
-    let note = "waiting for \"job\", for 60 min at most; it is held by somebody/else";
-    let is_note = |object: &Value| object["message"].as_str().unwrap().starts_with(note) && object["level"] == "INFO";
+    // On a busy machine, the note may say that no quorum votes yet, or name no holder.
+    let note = "\"job\", for 60 min at most";
+    let is_note = |object: &Value| object["message"].as_str().unwrap().contains(note) && object["level"] == "INFO";
     until("it says what it waits for", || whole_lines(&mut waits).iter().any(is_note));
     let why = find(&said, "cannot acquire \"job\": others hold it");
     assert!(why["level"] == "ERROR" && why["message"].as_str().unwrap().contains('\n'), "{why}");
