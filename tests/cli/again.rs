@@ -24,7 +24,7 @@ fn tokens(folder: &Path) -> Vec<u64> {
 /// runs.
 fn robbed(servers: &[Server], words: &[&str], folder: &Path) -> Background {
     let mut command = over(servers);
-    command.args(words).args(["--again", "--ttl", "9s", "--timeout", "60s", "--", "sh", "-c", SCRIPT]).arg(folder);
+    command.args(words).args(["--again", "--ttl", "12s", "--timeout", "1h", "--", "sh", "-c", SCRIPT]).arg(folder);
     let running = Background::start(&mut command);
     until("it runs", || tokens(folder).len() == 1);
     let left = line_of(&folder.join("left"));
@@ -73,7 +73,7 @@ async fn command_that_ends_by_itself_is_not_run_again() {
 async fn command_that_was_asked_to_end_is_not_run_again() {
     let (servers, folder) = (servers(3).await, tempfile::tempdir().unwrap());
     let script = "trap 'echo >> $0/asked' TERM; echo >> $0/runs; while :; do sleep 0.02; done";
-    let mut running = Background::start(&mut run(&servers, "job", &["--again", "--ttl", "9s"], script, folder.path()));
+    let mut running = Background::start(&mut run(&servers, "job", &["--again", "--ttl", "15s"], script, folder.path()));
     line_of(&folder.path().join("runs"));
     running.send(Signal::TERM);
     line_of(&folder.path().join("asked"));

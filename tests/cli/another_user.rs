@@ -90,7 +90,7 @@ async fn a_command_that_cannot_be_signalled_is_named_and_kept_locked() {
 async fn a_lost_lock_is_76_though_the_command_goes_on() {
     let Some(folder) = with_setuid() else { return };
     let servers = servers(3).await;
-    let told = started(run(&servers, "job", &["--ttl", "6s"], AS_ROOT, folder.path()), folder.path());
+    let told = started(run(&servers, "job", &["--ttl", "12s"], AS_ROOT, folder.path()), folder.path());
     let pid = sleeper(folder.path());
     take_away(&servers);
     let (code, ..) = told.done();
@@ -106,7 +106,9 @@ async fn what_can_be_signalled_ends_beside_what_cannot() {
     let Some(folder) = with_setuid() else { return };
     let servers = servers(3).await;
     let script = format!("sleep 100 & echo $! > $0/child; ({AS_ROOT}) & wait");
-    let told = started(run(&servers, "job", &["--ttl", "6s"], &script, folder.path()), folder.path());
+    // The shell must end by SIGTERM within the grace.
+    let options = ["--ttl", "30s", "--kill-grace", "10s"];
+    let told = started(run(&servers, "job", &options, &script, folder.path()), folder.path());
     let (child, pid) = (line_of(&folder.path().join("child")), sleeper(folder.path()));
     take_away(&servers);
     let (code, ..) = told.done();

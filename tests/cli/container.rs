@@ -89,7 +89,7 @@ async fn number_of_a_former_child_that_comes_again_is_the_commands() {
         echo $((other - 1)) > /proc/sys/kernel/ns_last_pid
         sh -c 'trap "sleep 1; echo > $0/cleared; exit" TERM; echo $$ > $0/again; while :; do sleep 0.02; done' $0 &
         wait"#;
-    let own = run(&servers, "job", &["--ttl", "60s", "--timeout", "1h"], script, folder.path());
+    let own = run(&servers, "job", &["--ttl", "600s", "--timeout", "1h"], script, folder.path());
     let becomes = r#"(until [ -e $0/runs ]; do sleep 0.02; done) & echo $! > $0/other; exec "$@""#;
     first.args(["sh", "-c", becomes]).arg(folder.path());
     let mut told = Background::start(within(&mut first, &own));

@@ -81,7 +81,7 @@ async fn a_list_of_another_name_gets_no_votes_and_takes_nothing_away() {
 async fn a_holder_that_meets_another_list_of_its_name_loses_its_lock_with_that_reason() {
     let (servers, folder) = (servers(3).await, tempfile::tempdir().unwrap());
     let holder = client(&servers, &["--ttl", "30s"], folder.path());
-    servers[2].put_in_force("default 60000 4 wrong:1 wrong:2 wrong:3", 60_000);
+    servers[2].put_in_force("default 60000 4 wrong:1 wrong:2 wrong:3", 600_000);
     let (code, _, err) = holder.done();
     assert!(code == 76 && err.contains("another list"), "{code}: {err}");
 }

@@ -47,7 +47,7 @@ async fn waiters_start_their_command_after_an_upgrade() {
         let executable = Executable::new();
         servers.iter().for_each(|server| server.take("job", "somebody/else"));
         let mut waiter = with_nodes(bare_at(&executable.path()), &servers);
-        waiter.args([subcommand, "job", "--timeout", "60s", "--", "echo", "mine"]);
+        waiter.args([subcommand, "job", "--timeout", "1h", "--", "echo", "mine"]);
         let waiter = Background::start(&mut waiter);
         until("it is connected", || servers[0].command(&["CLIENT", "LIST"]).contains("name=quorumlock"));
         upgrade(&executable);

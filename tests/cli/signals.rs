@@ -116,7 +116,7 @@ async fn a_signal_ends_the_wait_whichever_it_is() {
     let servers = servers(3).await;
     servers.iter().for_each(|server| server.take("job", "somebody/else"));
     for signal in [14, 29, 37] {
-        let mut waiter = Background::start(over(&servers).args(["run", "job", "--timeout", "60s", "--", "true"]));
+        let mut waiter = Background::start(over(&servers).args(["run", "job", "--timeout", "1h", "--", "true"]));
         until("it is connected", || servers[0].command(&["CLIENT", "LIST"]).contains("name=quorumlock"));
         send(slice::from_mut(&mut waiter), signal);
         assert_eq!(waiter.done().0, 128 + i32::try_from(signal).unwrap());

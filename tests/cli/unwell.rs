@@ -69,7 +69,7 @@ async fn who_lacks_a_right_that_acquiring_needs_keeps_nobody_out() {
     let mut lacking = limited(&servers, &["~quorumlock:*", "&quorumlock:*", "+@all", "-@dangerous", "+info", "-hset"]);
     let (code, _, said) = done(lacking.args(["run", "job", "--timeout", IN_VAIN, "--ttl=600s", "--", "true"]));
     assert!(code == 69 && said.contains("lacks"), "{code} {said}");
-    let (code, _, said) = done(over(&servers).args(["run", "job", "--timeout", "40s", "--", "true"]));
+    let (code, _, said) = done(over(&servers).args(["run", "job", "--timeout", "300s", "--", "true"]));
     assert_eq!(code, 0, "{said}");
 }
 
