@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use rustix::process::{Pid, Signal, geteuid, kill_process};
 
 use super::elect::elect;
-use super::{Background, done, line_of, over, run, runs, until};
+use super::{Background, line_of, run, runs, take_away, until};
 use crate::common::program;
 use crate::common::server::Server;
 use crate::common::servers;
@@ -54,10 +54,6 @@ fn says(folder: &Path) -> String {
     std::fs::read_to_string(folder.join("err")).unwrap()
 }
 
-fn take_away(servers: &[Server]) {
-    assert_eq!(done(over(servers).args(["release", "job", "--force", "--yes"])).0, 0);
-}
-
 fn kill(pid: &str) {
     kill_process(Pid::from_raw(pid.parse().unwrap()).unwrap(), Signal::KILL).unwrap();
 }
@@ -92,7 +88,7 @@ async fn a_lost_lock_is_76_though_the_command_goes_on() {
     let servers = servers(3).await;
     let told = started(run(&servers, "job", &["--ttl", "12s"], AS_ROOT, folder.path()), folder.path());
     let pid = sleeper(folder.path());
-    take_away(&servers);
+    take_away(&servers, "job");
     let (code, ..) = told.done();
     let err = says(folder.path());
     assert!(code == 76 && runs(&pid), "{code}: {err}");
@@ -110,7 +106,7 @@ async fn what_can_be_signalled_ends_beside_what_cannot() {
     let options = ["--ttl", "30s", "--kill-grace", "10s"];
     let told = started(run(&servers, "job", &options, &script, folder.path()), folder.path());
     let (child, pid) = (line_of(&folder.path().join("child")), sleeper(folder.path()));
-    take_away(&servers);
+    take_away(&servers, "job");
     let (code, ..) = told.done();
     let err = says(folder.path());
     assert!(code == 76 && runs(&pid) && !runs(&child), "{code}: {err}");

@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 
-use super::{Background, done, line_of, run, until};
+use super::{Background, done, line_of, run, tried, until};
 use crate::common::port::Port;
 use crate::common::server::Server;
 use crate::common::servers;
@@ -76,8 +76,8 @@ async fn a_short_run_leaves_its_metrics_in_a_file_whatever_it_came_to() {
     assert!(!text.contains("quorumlock_node_up") && !text.contains("job"), "{text}");
     assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o644, "node_exporter may read it");
     servers.iter().for_each(|server| server.take("job", "somebody"));
-    let (code, ..) = done(&mut run(&servers, "job", &options, "true", folder.path()));
-    assert_eq!(code, 75);
+    let (code, _, err) = tried(&mut run(&servers, "job", &options, "true", folder.path()));
+    assert_eq!(code, 75, "{err}");
     let text = std::fs::read_to_string(&file).unwrap();
     assert!(text.contains("quorumlock_run_failure_code{run=\"nightly\"} 75\n"), "{text}");
     assert!(text.contains("outcome=\"acquired\"} 0\n"), "{text}");

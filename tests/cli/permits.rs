@@ -1,6 +1,7 @@
 //! `quorumlock run --permits`.
 
-use super::{Background, IN_VAIN, done, over, until, until_released};
+use super::status::looked;
+use super::{Background, IN_VAIN, done, over, tried, until, until_released};
 use crate::common::server::Server;
 use crate::common::servers;
 
@@ -20,16 +21,16 @@ async fn so_many_commands_run_together_and_no_more() {
     let both = [(), ()].map(|()| Background::start(&mut run(&servers, &options, script, folder.path())));
     until("both run", || ["0", "1"].iter().all(|number| folder.path().join(number).exists()));
     for more in [&["-n"][..], &["--timeout", IN_VAIN]] {
-        let (code, _, err) = done(&mut run(&servers, &[&options, more].concat(), "true", folder.path()));
+        let (code, _, err) = tried(&mut run(&servers, &[&options, more].concat(), "true", folder.path()));
         assert!(code == 75 && err.contains("1 of the 2 permits of \"pool\""), "{code}: {err}");
     }
     // This client uses another number of permits. Nodes do not know the number.
-    let (code, _, err) = done(&mut run(&servers, &["pool", "--permits", "1", "-n"], "true", folder.path()));
+    let (code, _, err) = tried(&mut run(&servers, &["pool", "--permits", "1", "-n"], "true", folder.path()));
     assert!(code == 75 && err.contains("1 of the 1 permits of \"pool\""), "{code}: {err}");
-    let (code, out, _) = done(over(&servers).args(["status", "pool"]));
+    let (code, out, _) = looked(over(&servers).args(["status", "pool"]));
     let told = "2 permits are held of the semaphore pool; each is a name of its own:\npool/0 is held by";
     assert!(code == 0 && out.contains(told) && out.contains("\npool/1 is held by"), "{out}");
-    let (_, out, _) = done(over(&servers).args(["status", "pool", "--json"]));
+    let (_, out, _) = looked(over(&servers).args(["status", "pool", "--json"]));
     let seen: serde_json::Value = serde_json::from_str(&out).unwrap();
     assert_eq!(seen["held"], true, "{seen}");
     let names: Vec<_> = seen["permits_held"].as_array().unwrap().iter().map(|permit| &permit["name"]).collect();

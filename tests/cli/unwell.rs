@@ -5,7 +5,7 @@ use std::process::Command;
 use serde_json::Value;
 
 use super::status::looked;
-use super::{EACH_NODE, IN_VAIN, at_once, bare, done, over, until};
+use super::{EACH_NODE, IN_VAIN, at_once, bare, done, over, tried, until};
 use crate::common::server::Server;
 use crate::common::{new_servers, servers};
 
@@ -194,7 +194,7 @@ async fn new_servers_are_told_to_be_new_and_when_they_will_vote() {
 #[tokio::test]
 async fn servers_that_have_run_for_longer_than_max_ttl_vote_with_their_first_client() {
     let servers = new_servers(3).await;
-    let tells = |words: &[&str]| done(over(&servers).env("QUORUMLOCK_MAX_TTL", "6s").args(words));
+    let tells = |words: &[&str]| tried(over(&servers).env("QUORUMLOCK_MAX_TTL", "6s").args(words));
     // Two votes are enough: the third server may have been too young when it was asked for its
     // uptime.
     let (code, out, err) = tells(&["status", "--wait"]);
@@ -208,7 +208,7 @@ async fn a_single_try_waits_for_quarantines_that_end_in_time() {
     let servers = new_servers(3).await;
     let mut command = over(&servers);
     let tries = ["run", "job", "-n", "--connect-timeout", "45s", "--ttl", "6s", "--", "true"];
-    let (code, _, err) = done(command.env("QUORUMLOCK_MAX_TTL", "6s").args(tries));
+    let (code, _, err) = tried(command.env("QUORUMLOCK_MAX_TTL", "6s").args(tries));
     assert_eq!(code, 0, "{err}");
 }
 

@@ -1,6 +1,6 @@
 //! Bad input: exit code 64, and a message that helps.
 
-use super::{EACH_NODE, IN_VAIN, bare, done, over};
+use super::{EACH_NODE, IN_VAIN, bare, done, over, tried};
 use crate::common::servers;
 
 /// Asserts that arguments are refused, with a message that helps.
@@ -141,7 +141,7 @@ async fn the_file_tells_how_long_to_wait_and_the_command_line_overrides_it() {
     let file = folder.path().join("nodes.toml");
     let text = format!("max_ttl = \"0\"\ntimeout = \"{IN_VAIN}\"\n[[nodes]]\nurl = \"{}\"\n", servers[0].url());
     std::fs::write(&file, text).unwrap();
-    let run = |more: &[&str]| done(bare().args(["run", "job", "--config"]).arg(&file).args(more).args(["--", "true"]));
+    let run = |more: &[&str]| tried(bare().args(["run", "job", "--config"]).arg(&file).args(more).args(["--", "true"]));
     let (code, _, err) = run(&[]);
     assert!(code == 75 && err.contains("for 5 s at most"), "{err}");
     let (code, _, err) = run(&["--timeout", "0"]);
