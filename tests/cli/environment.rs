@@ -5,7 +5,8 @@ use std::process::Command;
 
 use tempfile::TempDir;
 
-use super::{Background, IN_VAIN, bare, done, over, run, until};
+use super::status::looked;
+use super::{Background, IN_VAIN, bare, done, over, run, tried, until};
 use crate::common::server::Server;
 use crate::common::servers;
 
@@ -25,7 +26,7 @@ fn empty(server: &Server) -> bool {
 }
 
 fn status(command: &mut Command) -> String {
-    let (code, out, err) = done(command.args(["status", "job"]));
+    let (code, out, err) = looked(command.args(["status", "job"]));
     assert_eq!(code, 0, "{out}{err}");
     out
 }
@@ -35,7 +36,7 @@ async fn a_file_that_it_names_tells_nodes_and_options() {
     let servers = servers(3).await;
     let (_folder, file) = written(&servers, "key_prefix = \"app:\"");
     let script = ["run", "job", "--", "sh", "-c", "echo $QUORUMLOCK_FENCING_TOKEN; env | grep QUORUMLOCK_CONFIG="];
-    let (code, out, err) = done(bare().env("QUORUMLOCK_CONFIG", &file).args(script));
+    let (code, out, err) = done(bare().env("QUORUMLOCK_TIMEOUT", "1h").env("QUORUMLOCK_CONFIG", &file).args(script));
     assert_eq!(code, 0, "{err}");
     let (token, inherited) = out.split_once('\n').unwrap();
     assert_eq!(inherited.trim(), format!("QUORUMLOCK_CONFIG={}", file.display()), "as all of the environment");
@@ -54,7 +55,7 @@ async fn a_key_format_comes_from_the_file_or_the_environment() {
         servers[0].command(&["KEYS", "*"])
     };
     assert!(keys(over(&servers).env("QUORUMLOCK_KEY_FORMAT", "acme/{name}")).contains("{acme/job}"));
-    let keys = keys(bare().env("QUORUMLOCK_CONFIG", &file));
+    let keys = keys(bare().env("QUORUMLOCK_TIMEOUT", "1h").env("QUORUMLOCK_CONFIG", &file));
     assert!(keys.contains("{umbrella/job}") && !keys.contains("{job}"), "{keys}");
     let (code, _, err) = done(over(&servers).env("QUORUMLOCK_KEY_FORMAT", "acme").arg("status"));
     assert!(code == 64 && err.contains("key_format must have {name}"), "{err}");
@@ -64,7 +65,7 @@ async fn a_key_format_comes_from_the_file_or_the_environment() {
 async fn the_command_lines_file_goes_before_and_an_empty_name_is_none() {
     let (ours, others) = (servers(1).await, servers(1).await);
     let ((_one, file), (_two, other)) = (written(&ours, ""), written(&others, ""));
-    let (code, out, err) = done(bare().env("QUORUMLOCK_CONFIG", &other).args(["status", "--config"]).arg(&file));
+    let (code, out, err) = looked(bare().env("QUORUMLOCK_CONFIG", &other).args(["status", "--config"]).arg(&file));
     assert_eq!(code, 0, "{err}");
     assert!(out.contains(&ours[0].port().to_string()) && !out.contains(&others[0].port().to_string()), "{out}");
     assert!(status(over(&ours).env("QUORUMLOCK_CONFIG", "")).contains("1 of 1 node votes"));
@@ -102,7 +103,7 @@ async fn a_sandbox_is_a_sandbox_whatever_file_is_named() {
     let (_folder, file) = written(&others, "key_prefix = \"app:\"");
     let me = env!("CARGO_BIN_EXE_quorumlock");
     let mut sandbox = bare();
-    sandbox.env("QUORUMLOCK_CONFIG", &file).args(["sandbox", "--", me, "run", "job", "--", "env"]);
+    sandbox.env("QUORUMLOCK_CONFIG", &file).args(["sandbox", "--", me, "run", "job", "--timeout", "1h", "--", "env"]);
     let (code, out, err) = done(&mut sandbox);
     assert!(code == 0 && out.contains("\nQUORUMLOCK_CONFIG=\n"), "{out}{err}");
     assert!(empty(&others[0]), "the file's node was left alone");
@@ -133,7 +134,7 @@ async fn it_tells_the_ttl_where_the_command_line_does_not_and_the_file_is_overru
         let mut command = run(&[], "job", options, &format!("{me} status job --json"), folder.path());
         command.env_remove("QUORUMLOCK_NODES").env("QUORUMLOCK_CONFIG", &file).env("QUORUMLOCK_MAX_TTL", "0");
         variable.map(|ttl| command.env("QUORUMLOCK_TTL", ttl));
-        let (code, out, err) = done(&mut command);
+        let (code, out, err) = looked(&mut command);
         assert_eq!(code, 0, "{err}");
         serde_json::from_str::<serde_json::Value>(&out).unwrap()["remaining_ms"].as_f64().unwrap()
     };
@@ -149,16 +150,18 @@ async fn it_tells_the_timeout_where_the_command_line_does_not_and_the_file_is_ov
     let servers = servers(1).await;
     servers[0].take("job", "somebody");
     let (_folder, file) = written(&servers, "timeout = \"1h\"");
-    let tries = |variable: &str, options: &[&str]| {
+    let run = |variable: &str, options: &[&str]| {
         let mut command = bare();
         command.args(["run", "job", "--config"]).arg(&file).args(options).args(["--", "true"]);
-        Background::start(command.env("QUORUMLOCK_TIMEOUT", variable))
+        command.env("QUORUMLOCK_TIMEOUT", variable);
+        command
     };
+    let waits = |variable: &str, options: &[&str]| Background::start(&mut run(variable, options));
     // On a busy machine, the first note may be that it waits for a quorum, and then for "job".
-    tries("50m", &[]).says("for \"job\", for 50 min at most");
-    tries("50m", &["--timeout", "40m"]).says("for \"job\", for 40 min at most");
+    waits("50m", &[]).says("for \"job\", for 50 min at most");
+    waits("50m", &["--timeout", "40m"]).says("for \"job\", for 40 min at most");
     for (variable, options) in [("0", &[][..]), ("1h", &["-n"]), ("soon", &["-n"])] {
-        let (code, _, err) = tries(variable, options).done();
+        let (code, _, err) = tried(&mut run(variable, options));
         assert!(code == 75 && !err.contains("waiting for \"job\""), "{variable} {options:?}: {code} {err}");
         assert!(!err.contains("QUORUMLOCK_TIMEOUT"), "it is not asked: {err}");
     }

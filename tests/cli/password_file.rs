@@ -207,7 +207,17 @@ async fn who_looks_at_processes_or_is_run_does_not_see_it() {
 async fn servers_that_are_started_here_are_not_told_it() {
     let me = env!("CARGO_BIN_EXE_quorumlock");
     let mut sandbox = bare();
-    sandbox.env("QUORUMLOCK_PASSWORD_FILE", "/nowhere").args(["sandbox", "--", me, "run", "job", "--", "true"]);
+    sandbox.env("QUORUMLOCK_PASSWORD_FILE", "/nowhere").args([
+        "sandbox",
+        "--",
+        me,
+        "run",
+        "job",
+        "--timeout",
+        "1h",
+        "--",
+        "true",
+    ]);
     let (code, _, err) = done(&mut sandbox);
     assert_eq!(code, 0, "{err}");
     let mut demo = bare();
