@@ -3,6 +3,7 @@
 
 use quorumlock::{Credentials, CredentialsProvider, PasswordFile};
 
+use super::status::looked;
 use super::{bare, done};
 use crate::common::certificates::Certificates;
 use crate::common::server::Server;
@@ -43,7 +44,7 @@ async fn a_lock_under_tls_and_a_user_is_reached_as_the_readme_says() {
             let object: serde_json::Value = serde_json::from_str(&out).unwrap_or_else(|_| panic!("{code} {out}{err}"));
             assert_eq!(object["nodes"][0]["certificates_accepted_for_days"], 89, "{object:#}");
         } else {
-            let (code, out, err) = done(&mut command);
+            let (code, out, err) = looked(&mut command);
             assert_eq!(code, 0, "{words:?}: {out}{err}");
         }
     }
@@ -64,7 +65,7 @@ async fn a_lock_under_tls_and_a_user_is_reached_as_the_readme_says() {
     let tls = "tls_ca = \"ca.pem\"\ntls_cert = \"client.pem\"\ntls_key = \"client.key\"\ntls_server_name = \"redis.internal\"\n";
     std::fs::write(made.path("nodes.toml"), format!("max_ttl = \"0\"\npassword_file = \"password\"\n{tls}{node}"))
         .unwrap();
-    let (code, out, err) = done(bare().args(["status", "--config", &file("nodes.toml")]).current_dir("/"));
+    let (code, out, err) = looked(bare().args(["status", "--config", &file("nodes.toml")]).current_dir("/"));
     assert_eq!(code, 0, "{out}{err}");
 }
 

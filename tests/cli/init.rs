@@ -2,6 +2,7 @@
 
 use std::process::Command;
 
+use super::status::looked;
 use super::terminal::Asked;
 use super::{EACH_NODE, IN_VAIN, bare, done, until};
 use crate::common::new_servers;
@@ -26,7 +27,7 @@ async fn new_servers_vote_at_once_by_the_operators_word() {
     assert_eq!((code, out.as_str()), (0, "3 nodes vote as of now\n"), "{err}");
     let (code, out, err) = done(&mut guarded(&servers, &["run", "job", "--timeout", "1h", "--", "echo", "inside"]));
     assert_eq!((code, out.as_str()), (0, "inside\n"), "{err}");
-    let (code, out, _) = done(guarded(&servers, &["status"]).args(EACH_NODE));
+    let (code, out, _) = looked(guarded(&servers, &["status"]).args(EACH_NODE));
     assert!(code == 0 && out.contains("3 of 3 nodes vote"), "{out}");
     // `members` shows that the age of these records comes from `init`.
     until("all records have this mark", || {

@@ -5,6 +5,7 @@ use std::process::Command;
 use rustix::process::Signal;
 
 use super::left_behind::exists;
+use super::status::looked;
 use super::{Background, IN_VAIN, done, line_of, over, until, until_released};
 use crate::common::server::Server;
 use crate::common::servers;
@@ -28,7 +29,7 @@ async fn the_first_runs_and_the_others_say_so_and_exit_as_they_are_told() {
     assert!(err.contains("\"report\" was done in this period already") && err.contains("5"), "{err}");
     let (code, out, _) = done(&mut run(&servers, &[&HOURLY[..], &["-E", "3"]].concat(), "echo again"));
     assert_eq!((code, out.as_str()), (3, ""));
-    let (code, out, _) = done(over(&servers).args(["status", "report"]));
+    let (code, out, _) = looked(over(&servers).args(["status", "report"]));
     assert!(code == 0 && out.contains("held by"), "{out}");
     // To run the job again in the same period, an operator releases the name by force.
     let (code, _, err) = done(over(&servers).args(["release", "report", "--force", "--now", "--yes"]));
@@ -66,7 +67,7 @@ async fn what_is_held_as_a_lock_is_not_said_to_be_done() {
 async fn whoever_takes_it_away_is_told_that_now_is_what_frees_it() {
     let servers = servers(3).await;
     assert_eq!(done(&mut run(&servers, &HOURLY, "true")).0, 0);
-    let (_, out, _) = done(over(&servers).args(["status", "report"]));
+    let (_, out, _) = looked(over(&servers).args(["status", "report"]));
     assert!(out.contains("done once in a period: it was done, or is being done"), "{out}");
     let (code, out, err) = done(over(&servers).args(["release", "report", "--force", "--yes"]));
     assert!(code == 0 && out.contains("not free") && out.contains("--now frees it at once"), "{code}: {out}{err}");

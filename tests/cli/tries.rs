@@ -62,7 +62,8 @@ async fn a_run_that_ends_before_a_quorum_votes_fails_at_once() {
     {
         let (code, _, err) = done(&mut quarantined(words));
         assert_eq!(code, 69, "{words:?}: {err}");
-        let told = ["quarantined for 61 min", "quarantined for 60 min"].iter().any(|told| err.contains(told));
+        // Minutes may pass until the last command has started.
+        let told = (55..=61).any(|minutes| err.contains(&format!("quarantined for {minutes} min")));
         assert!(told && err.contains("use a longer timeout"), "{err}");
         assert!(err.contains("`quorumlock init`"), "{err}");
     }

@@ -187,8 +187,9 @@ async fn new_servers_are_told_to_be_new_and_when_they_will_vote() {
     let (code, said, _) = status(&mut guarded(&servers));
     assert_eq!(code, 69);
     assert!(said.contains("this server is new, has restarted or forgot, and may have forgotten locks"), "{said}");
-    let times = ["61 min", "60 min"].map(|time| format!("no lock can be acquired for another {time}"));
-    assert!(times.iter().any(|told| said.contains(told)), "{said}");
+    // Minutes may pass until the command has started.
+    let told = (55..=61).any(|minutes| said.contains(&format!("no lock can be acquired for another {minutes} min")));
+    assert!(told, "{said}");
 }
 
 #[tokio::test]
