@@ -5,11 +5,13 @@ mod clinic;
 mod rights;
 mod tls;
 
+use std::process::Command;
 use std::time::Duration;
 
 use futures::future::join_all;
 use serde_json::Value;
 
+use super::status::looked;
 use super::unwell::{guarded, quarantined, without_a_disk, without_replicas};
 use super::{Background, EACH_NODE, IN_VAIN, at_once, bare, done, over, until_listed};
 use crate::common::fake::{Fake, well};
@@ -356,19 +358,24 @@ async fn new_servers_are_quarantined_which_is_a_warning_that_ends() {
 #[tokio::test]
 async fn a_server_that_was_flushed_is_told_to_have_forgot_and_not_to_be_new() {
     let clinic = Clinic::open(3).await;
+    // The quarantine is longer than the test.
+    let long = |mut command: Command| {
+        command.env("QUORUMLOCK_MAX_TTL", "10min");
+        command
+    };
     clinic.server(2).command(&["FLUSHALL"]);
-    let object = finds(&mut clinic.doctor(), 1, &["forgot"]);
+    let object = finds(&mut long(clinic.doctor()), 1, &["forgot"]);
     let forgot = finding(&object, "forgot");
     assert!(forgot["what"].as_str().unwrap().contains("(FLUSHALL, FLUSHDB or SWAPDB ran there)"), "{object:#}");
     assert!(forgot["mend"].as_str().unwrap().contains("do not run `quorumlock init`"), "{object:#}");
     let soon = &finding(&object, "quorum-soon")["mend"];
-    assert_eq!(soon, "Let a client run for 60 s.", "{object:#}");
+    assert_eq!(soon, "Let a client run for 10 min.", "{object:#}");
     let of_clinic = |words: &[&str]| {
-        let mut command = bare();
-        done(command.env("QUORUMLOCK_NODES", clinic.urls().join(",")).args(words))
+        let mut command = long(bare());
+        looked(command.env("QUORUMLOCK_NODES", clinic.urls().join(",")).args(words))
     };
     let (code, out, err) = of_clinic(&[&["status"], &EACH_NODE[..]].concat());
-    assert!(code == 0 && out.contains("2 of 3 nodes vote; a quorum is 2. One more node votes 60 s"), "{out}{err}");
+    assert!(code == 0 && out.contains("2 of 3 nodes vote; a quorum is 2. One more node votes 10 min"), "{out}{err}");
     assert!(out.contains("it forgot while it ran, and may have forgotten locks (FLUSHALL"), "{out}");
     let (_, out, _) = of_clinic(&[&["status", "--json"], &EACH_NODE[..]].concat());
     let object: Value = serde_json::from_str(&out).unwrap();
@@ -376,11 +383,11 @@ async fn a_server_that_was_flushed_is_told_to_have_forgot_and_not_to_be_new() {
     assert_eq!((counts, &object["votes"]), (vec![&true.into(), &true.into(), &false.into()], &2.into()), "{out}");
     // Once a client has made the node's record, every client can tell when the node votes.
     super::until("it has a record", || {
-        let (code, _, err) = of_clinic(&["run", "job", "--timeout", "50s", "--", "true"]);
+        let (code, _, err) = of_clinic(&["run", "job", "--timeout", "1h", "--", "true"]);
         assert_eq!(code, 0, "{err}");
         !clinic.server(2).record("id").is_empty()
     });
-    let object = finds(&mut clinic.doctor(), 1, &["forgot"]);
+    let object = finds(&mut long(clinic.doctor()), 1, &["forgot"]);
     assert!(finding(&object, "forgot")["what"].as_str().unwrap().contains(", and votes in "), "{object:#}");
     assert!(finding(&object, "quorum-soon")["mend"].as_str().unwrap().starts_with("Wait for "), "{object:#}");
     clinic.server(1).command(&["FLUSHALL"]);
@@ -412,12 +419,13 @@ async fn a_node_that_hangs_keeps_the_doctor_from_nothing_but_that_node() {
 async fn round_trips_that_are_too_long_for_the_timeouts_are_told() {
     let clinic = Clinic::open(3).await;
     let far = Proxy::start(clinic.server(0).port()).await;
-    far.both(Way::Delay(Duration::from_millis(550)));
+    // The doctor does not wait for an answer that takes 2 s.
+    far.both(Way::Delay(Duration::from_millis(350)));
     let mut urls = clinic.urls();
     urls[0] = far.url().replace("redis://", "redis://locks:pw@");
     let mut patient = doctor(&urls);
-    patient.env("QUORUMLOCK_TIMEOUT", "10s").args(["--node-timeout", "60s", "--connect-timeout", "50s"]);
+    patient.env("QUORUMLOCK_TIMEOUT", "6s").args(["--node-timeout", "60s", "--connect-timeout", "50s"]);
     let object = finds(&mut patient, 1, &["round-trip"]);
     let said = &finding(&object, "round-trip")["what"];
-    assert!(said.as_str().unwrap().contains("more than 1/10 of timeout (10 s)"), "{object:#}");
+    assert!(said.as_str().unwrap().contains("more than 1/10 of timeout (6 s)"), "{object:#}");
 }

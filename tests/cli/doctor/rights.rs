@@ -8,6 +8,7 @@ use serde_json::Value;
 use super::clinic::{Clinic, RIGHTS, doctor, faults, finding, finds, report, unknown, user};
 use crate::common::fake::{Fake, well};
 use crate::common::server::Server;
+use crate::status::looked;
 use crate::{Background, EACH_NODE, IN_VAIN, at_once, bare, done};
 
 #[tokio::test]
@@ -117,11 +118,11 @@ async fn where_a_quorum_lacks_a_right_that_acquiring_needs_nothing_says_that_it_
     user(clinic.server(0), &lacking);
     let object = finds(&mut clinic.doctor(), 1, &["bare-quorum", "right-command"]);
     assert_eq!(finding(&object, "right-command")["why"], "The node grants this user no lock.", "{object:#}");
-    assert_eq!(asked(&clinic.urls(), "quorumlock:", &["status"]).0, 0);
+    assert_eq!(looked(command(&clinic.urls(), "quorumlock:").arg("status")).0, 0);
     user(clinic.server(1), &lacking);
     let object = finds(&mut clinic.doctor(), 2, &["no-quorum", "right-command"]);
     assert!(finding(&object, "no-quorum")["what"].as_str().unwrap().contains("1 of 3 nodes vote"), "{object:#}");
-    let (code, out, err) = asked(&clinic.urls(), "quorumlock:", &[&["status"], &EACH_NODE[..]].concat());
+    let (code, out, err) = looked(command(&clinic.urls(), "quorumlock:").arg("status").args(EACH_NODE));
     assert!(code == 69 && out.contains("1 of 3 nodes vote") && out.contains("the user lacks +hset"), "{out}{err}");
     let wait = Background::start(command(&clinic.urls(), "quorumlock:").args(["status", "--wait", IN_VAIN]));
     let (code, _, err) =
@@ -162,11 +163,13 @@ async fn run_status_and_doctor_agree_on_what_each_missing_right_costs() {
         let votes = !TO_ACQUIRE.contains(&right);
         let timeout = if votes { "1h" } else { IN_VAIN };
         // The job runs longer than a third of its ttl, so its lock is renewed.
-        let job = ["run", "--ttl", "6s", "--timeout", timeout, "job", "--", "sleep", "2.1"];
+        let job = ["run", "--ttl", "12s", "--timeout", timeout, "job", "--", "sleep", "4.1"];
         let (run, _, said) = asked(&urls, &prefix, &job);
         // If the node does not vote, `EACH_NODE` would wait for it.
         let patience = if votes { &EACH_NODE[..] } else { &["--node-timeout", "20s"] };
-        let (status, ..) = asked(&urls, &prefix, &[&["status"], patience].concat());
+        let mut look = command(&urls, &prefix);
+        look.arg("status").args(patience);
+        let (status, ..) = if votes { looked(&mut look) } else { done(&mut look) };
         let (doctor, object) = report(command(&urls, &prefix).arg("doctor").args(patience));
         // 75 is possible too: a claim that failed midway may hold the name until its ttl has
         // passed.
