@@ -56,8 +56,8 @@ pub(crate) async fn watch(args: Watch) -> Outcome {
         return Err(Failure::usage(format!("--every is {given}; use {least} to {most}")));
     }
     let settings = Settings::with_nodes(&args.nodes)?;
-    let quorum = settings.onlooker()?.open()?;
     let mut signals = Signals::ending()?;
+    let quorum = settings.onlooker()?.open()?;
     let polls = Polls::begin(&settings, &quorum, args.name.as_deref(), args.every)?;
     let collected = Collected::new(quorum.clone(), settings.clone(), args.name.is_some());
     let model = Model::new(args.name, args.every);
