@@ -112,7 +112,8 @@ async fn whoever_waits_for_a_quorum_sees_it_when_it_votes_or_is_told_that_none_d
 #[tokio::test]
 async fn whoever_waits_does_so_until_quarantines_have_ended() {
     let servers = new_servers(3).await;
-    let brief = |words: &[&str]| done(over(&servers).env("QUORUMLOCK_MAX_TTL", "20s").args(words));
+    // The servers must be younger than max_ttl when the first command asks for their uptime.
+    let brief = |words: &[&str]| done(over(&servers).env("QUORUMLOCK_MAX_TTL", "30s").args(words));
     // The command ends once it knows that a quorum is in quarantine.
     let (code, _, err) = brief(&["run", "job", "--timeout", "10s", "--ttl", "6s", "--", "true"]);
     assert!(code == 69 && err.contains("quarantined for"), "{code}: {err}");
