@@ -9,9 +9,10 @@ use crate::common::server::Server;
 use crate::common::servers;
 
 /// Writes each token to a file, and leaves a process behind. If the process that the previous start
-/// left behind still runs, creates the file `overlap`.
-const SCRIPT: &str = "grep -qs '^State:.[A-WY]' /proc/$(cat $0/left)/status && touch $0/overlap
-    sleep 1000 & echo $! > $0/left
+/// left behind still runs, creates the file `overlap`. Another process may have its pid, so look for
+/// its argument.
+const SCRIPT: &str = "grep -qs 7311 /proc/$(cat $0/left)/cmdline && touch $0/overlap
+    sleep 7311 & echo $! > $0/left
     echo $QUORUMLOCK_FENCING_TOKEN >> $0/tokens
     wait";
 

@@ -65,14 +65,14 @@ async fn a_command_reads_the_terminal_and_ctrl_c_ends_it() {
     let script = "echo $$ > $0/pid; head -n 1 < /dev/tty > $0/line; while :; do sleep 0.02; done";
     for own in [run(&servers, "job", &[], script, folder.path()), elect(&servers, &[], script, folder.path())] {
         let mut terminal = shell(&own, FOREGROUND, folder.path());
-        line_of(&folder.path().join("pid"));
+        let pid = line_of(&folder.path().join("pid"));
         terminal.types("a password\n");
         assert_eq!(line_of(&folder.path().join("line")), "a password");
         terminal.types(INTERRUPT);
         terminal.ends();
         let err = std::fs::read_to_string(folder.path().join("err")).unwrap();
         until_released(&servers, "job");
-        assert!(!runs(&line_of(&folder.path().join("pid"))), "{err}");
+        assert!(!runs(&pid), "{err}");
         std::fs::remove_file(folder.path().join("line")).unwrap();
         std::fs::remove_file(folder.path().join("pid")).unwrap();
     }

@@ -7,7 +7,7 @@ use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, pr
 
 use super::elect::elect;
 use super::job_control::{FOREGROUND, shell};
-use super::{Background, at_once, done, line_of, run, runs, take_away, until, until_released};
+use super::{Background, at_once, done, exists, line_of, run, runs, take_away, until, until_released};
 use crate::common::servers;
 
 /// Starts a child, a session leader, an orphan and a daemon. They ignore SIGTERM, and write their
@@ -25,10 +25,6 @@ fn family(folder: &Path) -> Vec<String> {
     let pids = ["child", "session", "orphan", "daemon"].map(|name| line_of(&folder.join(name))).to_vec();
     assert!(pids.iter().all(|pid| runs(pid)));
     pids
-}
-
-pub(super) fn exists(pid: &str) -> bool {
-    Path::new("/proc").join(pid).exists()
 }
 
 #[tokio::test]

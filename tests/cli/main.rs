@@ -210,8 +210,17 @@ fn note(pid: &str) {
 /// Whether the process runs whose pid was read before. A zombie does not count, and neither does
 /// another process with this pid.
 fn runs(pid: &str) -> bool {
-    let is_noted = |began| BEGAN.with_borrow(|noted| noted.get(pid).is_none_or(|noted| *noted == began));
-    stat(pid).is_some_and(|(state, began)| !["Z", "X"].contains(&&*state) && is_noted(began))
+    stat(pid).is_some_and(|(state, began)| !["Z", "X"].contains(&&*state) && is_noted(pid, &began))
+}
+
+/// Whether the process runs or is a zombie whose pid was read before.
+fn exists(pid: &str) -> bool {
+    stat(pid).is_some_and(|(_, began)| is_noted(pid, &began))
+}
+
+/// Whether the process with this start time is the one whose pid was read before.
+fn is_noted(pid: &str, began: &str) -> bool {
+    BEGAN.with_borrow(|noted| noted.get(pid).is_none_or(|noted| noted == began))
 }
 
 /// The state of a process, and its start time.

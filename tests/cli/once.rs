@@ -4,9 +4,8 @@ use std::process::Command;
 
 use rustix::process::Signal;
 
-use super::left_behind::exists;
 use super::status::looked;
-use super::{Background, IN_VAIN, done, line_of, over, until, until_released};
+use super::{Background, IN_VAIN, done, exists, line_of, over, until, until_released};
 use crate::common::server::Server;
 use crate::common::servers;
 
