@@ -30,8 +30,12 @@ async fn a_value_is_proclaimed_while_the_command_runs_and_the_next_candidate_fol
     let first = Background::start(&mut elect(&servers, &["--value", "10.0.0.7:8080"], script, folder.path()));
     until("its value is seen", || said(&servers) == "10.0.0.7:8080");
     let options = ["--value", "10.0.0.8:8080", "--timeout", IN_VAIN];
-    let (code, _, err) = done(&mut elect(&servers, &options, "true", folder.path()));
-    assert!(code == 75 && err.contains("says \"10.0.0.7:8080\""), "{code}: {err}");
+    // On a busy machine, the nodes may answer too late when a candidate asks for the value.
+    until("a candidate in vain is told the value", || {
+        let (code, _, err) = done(&mut elect(&servers, &options, "true", folder.path()));
+        assert_eq!(code, 75, "{err}");
+        err.contains("says \"10.0.0.7:8080\"")
+    });
     std::fs::write(folder.path().join("go"), "").unwrap();
     let (code, out, _) = first.done();
     let token = out.trim().strip_prefix("job ").unwrap().parse::<u64>().unwrap();

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::{done, over};
+use super::{over, tried};
 use crate::common::servers;
 
 fn example(path: &str) -> String {
@@ -33,7 +33,7 @@ async fn of_two_hosts_that_start_it_one_does_the_job_and_both_succeed() {
         let servers = servers(3).await;
         let [command, arguments @ .., _job] = &words[..] else { panic!("{words:?}") };
         assert!(command.ends_with("quorumlock"), "{words:?}");
-        let host = |job: &str| done(over(&servers).args(arguments).arg(job));
+        let host = |job: &str| tried(over(&servers).args(arguments).arg(job));
         let (code, _, err) = host("true");
         assert_eq!(code, 0, "{words:?}: {err}");
         // The second host must not run its job: `false` would fail.
@@ -48,7 +48,7 @@ async fn a_host_that_fails_lets_another_try() {
         let servers = servers(3).await;
         let arguments = &words[1..words.len() - 1];
         for _ in 0..2 {
-            let (code, _, err) = done(over(&servers).args(arguments).arg("false"));
+            let (code, _, err) = tried(over(&servers).args(arguments).arg("false"));
             assert_eq!(code, 1, "{words:?}: {err}");
         }
     }

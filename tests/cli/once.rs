@@ -5,7 +5,7 @@ use std::process::Command;
 use rustix::process::Signal;
 
 use super::status::looked;
-use super::{Background, IN_VAIN, done, exists, line_of, over, until, until_released};
+use super::{Background, IN_VAIN, done, exists, line_of, over, tried, until, until_released};
 use crate::common::server::Server;
 use crate::common::servers;
 
@@ -21,11 +21,15 @@ const HOURLY: [&str; 3] = ["report", "--once-per", "55m"];
 #[tokio::test]
 async fn the_first_runs_and_the_others_say_so_and_exit_as_they_are_told() {
     let servers = servers(3).await;
-    let (code, out, err) = done(&mut run(&servers, &HOURLY, "echo $QUORUMLOCK_NAME"));
+    let (code, out, err) = tried(&mut run(&servers, &HOURLY, "echo $QUORUMLOCK_NAME"));
     assert_eq!((code, out.as_str()), (0, "report\n"), "{err}");
-    let (code, out, err) = done(&mut run(&servers, &HOURLY, "echo again"));
-    assert_eq!((code, out.as_str()), (0, ""), "{err}");
-    assert!(err.contains("\"report\" was done in this period already") && err.contains("5"), "{err}");
+    // On a busy machine, the nodes may answer too late when the end of the period is asked for.
+    until("the end of the period is told", || {
+        let (code, out, err) = tried(&mut run(&servers, &HOURLY, "echo again"));
+        assert_eq!((code, out.as_str()), (0, ""), "{err}");
+        assert!(err.contains("\"report\" was done in this period already"), "{err}");
+        err.contains("; the period ends in 5")
+    });
     let (code, out, _) = done(&mut run(&servers, &[&HOURLY[..], &["-E", "3"]].concat(), "echo again"));
     assert_eq!((code, out.as_str()), (3, ""));
     let (code, out, _) = looked(over(&servers).args(["status", "report"]));
@@ -33,7 +37,7 @@ async fn the_first_runs_and_the_others_say_so_and_exit_as_they_are_told() {
     // To run the job again in the same period, an operator releases the name by force.
     let (code, _, err) = done(over(&servers).args(["release", "report", "--force", "--now", "--yes"]));
     assert_eq!(code, 0, "{err}");
-    let (code, out, _) = done(&mut run(&servers, &HOURLY, "echo again"));
+    let (code, out, _) = tried(&mut run(&servers, &HOURLY, "echo again"));
     assert_eq!((code, out.as_str()), (0, "again\n"));
 }
 
@@ -41,13 +45,13 @@ async fn the_first_runs_and_the_others_say_so_and_exit_as_they_are_told() {
 async fn what_failed_may_be_tried_again_by_another() {
     let servers = servers(3).await;
     for (script, expected) in [("exit 3", 3), ("kill -9 $$", 137)] {
-        let (code, _, err) = done(&mut run(&servers, &HOURLY, script));
+        let (code, _, err) = tried(&mut run(&servers, &HOURLY, script));
         assert_eq!(code, expected, "{err}");
     }
     let mut missing = over(&servers);
     let (code, _, err) = done(missing.arg("run").args(HOURLY).args(["--", "/nowhere/to/be/found"]));
     assert!(code == 127 || code == 126, "{code}: {err}");
-    let (code, out, err) = done(&mut run(&servers, &HOURLY, "echo done"));
+    let (code, out, err) = tried(&mut run(&servers, &HOURLY, "echo done"));
     assert_eq!((code, out.as_str()), (0, "done\n"), "{err}");
 }
 
@@ -58,21 +62,21 @@ async fn what_is_held_as_a_lock_is_not_said_to_be_done() {
     let _holder =
         Background::start(&mut run(&servers, &["report"], &format!("touch {}; exec sleep 1000", began.display())));
     until("it is held", || began.exists());
-    let (code, out, err) = done(&mut run(&servers, &HOURLY, "echo done"));
+    let (code, out, err) = tried(&mut run(&servers, &HOURLY, "echo done"));
     assert!(code == 64 && out.is_empty() && err.contains("\"report\" is held as a lock"), "{code}: {out}{err}");
 }
 
 #[tokio::test]
 async fn whoever_takes_it_away_is_told_that_now_is_what_frees_it() {
     let servers = servers(3).await;
-    assert_eq!(done(&mut run(&servers, &HOURLY, "true")).0, 0);
+    assert_eq!(tried(&mut run(&servers, &HOURLY, "true")).0, 0);
     let (_, out, _) = looked(over(&servers).args(["status", "report"]));
     assert!(out.contains("done once in a period: it was done, or is being done"), "{out}");
     let (code, out, err) = done(over(&servers).args(["release", "report", "--force", "--yes"]));
     assert!(code == 0 && out.contains("not free") && out.contains("--now frees it at once"), "{code}: {out}{err}");
     let (code, out, err) = done(over(&servers).args(["release", "report", "--force", "--now", "--yes"]));
     assert!(code == 0 && out.contains("\"report\" released"), "{code}: {out}{err}");
-    assert_eq!(done(&mut run(&servers, &HOURLY, "echo again")).1, "again\n");
+    assert_eq!(tried(&mut run(&servers, &HOURLY, "echo again")).1, "again\n");
 }
 
 #[tokio::test]
