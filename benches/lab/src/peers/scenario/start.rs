@@ -32,7 +32,7 @@ pub async fn measure(kinds: &[Kind], share: f64, report: &mut Report) -> Result<
     let stage = Stage::set(NODES).await?;
     let relays = stage.ports().into_iter().map(|port| Relay::start(port, Duration::ZERO));
     let relays = relays.collect::<std::io::Result<Vec<_>>>()?;
-    let mut rows = Vec::new();
+    let mut rows: Vec<Vec<String>> = Vec::new();
     for kind in KINDS.into_iter().filter(|kind| kinds.contains(kind)) {
         let mut figures = Vec::new();
         for (name, failing, way) in STATES {
