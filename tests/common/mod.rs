@@ -76,6 +76,36 @@ pub async fn released(ending: impl Future<Output = quorumlock::Result<Released>>
     }
 }
 
+/// The result of a call that must succeed, and goes on in the background, such as `proclaim`. `None`
+/// if no quorum confirmed it within the whole round timeout.
+pub async fn confirmed<T>(call: impl Future<Output = quorumlock::Result<T>>) -> Option<T> {
+    let began = Instant::now();
+    match call.await {
+        Err(error) if error.is_unavailable() && began.elapsed() > ROUND => None,
+        ended => Some(ended.unwrap()),
+    }
+}
+
+/// The result of a call for which a quorum must answer. If no quorum answered within the whole round
+/// timeout, calls again, since machines may stall.
+pub async fn answer<T, F: Future<Output = quorumlock::Result<T>>>(
+    mut call: impl FnMut() -> F,
+) -> quorumlock::Result<T> {
+    let first = Instant::now();
+    loop {
+        let began = Instant::now();
+        match call().await {
+            Err(error) if error.is_unavailable() && began.elapsed() > ROUND && first.elapsed() < PATIENCE => {}
+            answer => return answer,
+        }
+    }
+}
+
+/// As `answer`, for a call that must succeed.
+pub async fn answered<T, F: Future<Output = quorumlock::Result<T>>>(call: impl FnMut() -> F) -> T {
+    answer(call).await.unwrap()
+}
+
 /// Whether `try_acquire` finds that somebody holds the lock. Tries again if too few nodes answered.
 pub async fn is_taken(lock: &QuorumLock) -> bool {
     let began = Instant::now();

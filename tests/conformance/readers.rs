@@ -7,8 +7,8 @@ use futures::FutureExt;
 use futures::future::join_all;
 use quorumlock::{LostReason, Quorum, QuorumRwLock};
 
-use crate::common::{PATIENCE, eventually, later, released};
-use crate::semaphores::{answered, later_hellos};
+use crate::common::{PATIENCE, answered, eventually, later, released};
+use crate::semaphores::later_hellos;
 use crate::world::World;
 
 const MS: Duration = Duration::from_millis(1);

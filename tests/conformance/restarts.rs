@@ -5,8 +5,7 @@ use std::time::Duration;
 
 use quorumlock::{LostReason, NodeState, Quorum, QuorumBuilder};
 
-use crate::common::{PATIENCE, eventually};
-use crate::semaphores::answered;
+use crate::common::{PATIENCE, answered, eventually};
 use crate::world::World;
 
 fn quarantined(client: &Quorum, node: usize) -> bool {

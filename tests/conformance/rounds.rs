@@ -7,8 +7,8 @@ use futures::poll;
 use quorumlock::node::Verb;
 use quorumlock::{LockOptions, Quorum, Released};
 
-use crate::common::{PATIENCE, eventually, released};
-use crate::semaphores::{answered, later_hellos};
+use crate::common::{PATIENCE, answered, eventually, released};
+use crate::semaphores::later_hellos;
 use crate::world::{FOREIGNER, Memory, World};
 
 const SECOND: Duration = Duration::from_secs(1);

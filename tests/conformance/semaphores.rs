@@ -9,7 +9,7 @@ use futures::FutureExt;
 use futures::future::join_all;
 use quorumlock::{MAX_PERMITS, PermitsGuard, Quorum, QuorumSemaphore, Released};
 
-use crate::common::{PATIENCE, eventually, released};
+use crate::common::{PATIENCE, answered, eventually, released};
 use crate::world::World;
 
 const MS: Duration = Duration::from_millis(1);
@@ -21,20 +21,6 @@ pub fn numbers(guard: &PermitsGuard) -> Vec<u32> {
 
 pub async fn one(semaphore: &QuorumSemaphore) -> PermitsGuard {
     semaphore.acquire(1, PATIENCE).await.unwrap()
-}
-
-/// Repeats a call, as long as no quorum answers within a whole round: a busy machine may be slow.
-pub async fn answered<T, F: Future<Output = quorumlock::Result<T>>>(mut call: impl FnMut() -> F) -> T {
-    let first = Instant::now();
-    loop {
-        let began = Instant::now();
-        match call().await {
-            Ok(answer) => return answer,
-            Err(error) => {
-                assert!(error.is_unavailable() && began.elapsed() > SECOND && first.elapsed() < PATIENCE, "{error}")
-            }
-        }
-    }
 }
 
 /// Whether an owner waits for `name` on a quorum of three nodes.

@@ -8,8 +8,8 @@ use quorumlock::{LockOptions, LostReason, MAX_NAMES, MAX_SESSION_NAMES, Quorum, 
 use tokio::time::Instant;
 
 use crate::common::logs::Logs;
-use crate::common::{PATIENCE, eventually, released};
-use crate::semaphores::{answered, later_hellos};
+use crate::common::{PATIENCE, answered, eventually, released};
+use crate::semaphores::later_hellos;
 use crate::world::World;
 
 const MS: Duration = Duration::from_millis(1);

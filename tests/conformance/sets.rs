@@ -8,8 +8,8 @@ use futures::future::join_all;
 use quorumlock::{MAX_NAMES, Quorum, Released};
 use tokio::time::Instant;
 
-use crate::common::{PATIENCE, eventually, later, released};
-use crate::semaphores::{answered, later_hellos};
+use crate::common::{PATIENCE, answered, eventually, later, released};
+use crate::semaphores::later_hellos;
 use crate::world::World;
 
 const MS: Duration = Duration::from_millis(1);

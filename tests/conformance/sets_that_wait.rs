@@ -6,8 +6,7 @@ use std::time::Duration;
 
 use quorumlock::Quorum;
 
-use crate::common::{PATIENCE, eventually, released};
-use crate::semaphores::answered;
+use crate::common::{PATIENCE, answered, eventually, released};
 use crate::world::World;
 
 const SECOND: Duration = Duration::from_secs(1);

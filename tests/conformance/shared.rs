@@ -7,8 +7,7 @@ use std::time::Duration;
 use futures::FutureExt;
 use quorumlock::QuorumBuilder;
 
-use crate::common::{PATIENCE, released};
-use crate::semaphores::answered;
+use crate::common::{PATIENCE, answered, released};
 use crate::world::World;
 
 const SECOND: Duration = Duration::from_secs(1);

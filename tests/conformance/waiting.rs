@@ -9,8 +9,7 @@ use std::time::Duration;
 use futures::future::join_all;
 use quorumlock::ErrorKind;
 
-use crate::common::{PATIENCE, released};
-use crate::semaphores::answered;
+use crate::common::{PATIENCE, answered, released};
 use crate::world::World;
 
 const SECOND: Duration = Duration::from_secs(1);
