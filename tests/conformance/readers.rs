@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use futures::FutureExt;
 use futures::future::join_all;
-use quorumlock::{LostReason, Quorum, QuorumRwLock};
+use quorumlock::{LockOptions, LostReason, Quorum, QuorumRwLock};
 
 use crate::common::{PATIENCE, answered, eventually, later, released};
 use crate::semaphores::later_hellos;
@@ -31,7 +31,7 @@ async fn readers_hold_it_together_and_a_writer_alone(world: impl World) {
     ];
     for lock in [&prices, &same] {
         assert!(answered(|| lock.try_write()).await.is_none());
-        assert!(lock.write(50 * MS).await.unwrap_err().is_timeout());
+        assert!(world.answer(async || lock.write(50 * MS).await).await.unwrap_err().is_timeout());
     }
     let lock = other.lock("a");
     assert!(answered(|| lock.try_acquire()).await.is_none(), "a lock on the name is its writer");
@@ -41,7 +41,7 @@ async fn readers_hold_it_together_and_a_writer_alone(world: impl World) {
     }
     let writer = same.write(PATIENCE).await.unwrap();
     assert!(answered(|| prices.try_read()).await.is_none() && answered(|| prices.try_write()).await.is_none());
-    assert!(same.read(50 * MS).await.unwrap_err().is_timeout());
+    assert!(world.answer(async || same.read(50 * MS).await).await.unwrap_err().is_timeout());
     released(writer.release()).await;
     world.freed("a").await;
     assert!(answered(|| prices.try_read()).await.is_some());
@@ -120,7 +120,7 @@ async fn a_writer_is_not_starved_by_readers(world: impl World) {
             let lock = client.rw_lock("a");
             tokio::time::sleep(7 * MS * number).await;
             loop {
-                let guard = lock.read(60 * SECOND).await.unwrap();
+                let guard = lock.read(PATIENCE).await.unwrap();
                 tokio::time::sleep(20 * MS).await;
                 released(guard.release()).await;
             }
@@ -181,7 +181,10 @@ async fn each_reader_has_an_expiry_of_its_own(world: impl World) {
 }
 
 async fn a_writer_becomes_a_reader_without_a_gap(world: impl World) {
-    let (client, other) = (world.client().await, world.client().await);
+    // A downgrade makes one round. With this timeout, it succeeds even if the machine stalls.
+    let patient = LockOptions::default().round_timeout(5 * SECOND);
+    let client = world.client_with(|builder| builder.options(patient).node_timeout(20 * SECOND)).await;
+    let other = world.client().await;
     let (prices, same) = (client.rw_lock("a"), other.rw_lock("a"));
     let writer = prices.write(PATIENCE).await.unwrap();
     let token = writer.token();
@@ -303,7 +306,7 @@ async fn readers_that_were_revoked_let_go(world: impl World) {
     let lock: QuorumRwLock = client.rw_lock("a");
     let readers =
         [lock.read(PATIENCE).await.unwrap(), lock.read(PATIENCE).await.unwrap(), lock.read(PATIENCE).await.unwrap()];
-    other.revoke("a").await.unwrap();
+    world.answer(async || other.revoke("a").await).await.unwrap();
     for reader in &readers {
         reader.lost().await;
         assert!(!reader.is_held());

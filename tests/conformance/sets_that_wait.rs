@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use quorumlock::Quorum;
 
-use crate::common::{PATIENCE, answered, eventually, released};
+use crate::common::{PATIENCE, answered, eventually, inspected, released};
 use crate::world::World;
 
 const SECOND: Duration = Duration::from_secs(1);
 
 /// The holder of `name` that a quorum of nodes names.
 async fn holder(quorum: &Quorum, name: &str) -> Option<String> {
-    quorum.inspect(name).await.unwrap().holder().map(str::to_owned)
+    inspected(quorum, name).await.holder().map(str::to_owned)
 }
 
 /// The set holds a, and waits for b. Somebody revokes a before the set renews it. Although b comes
@@ -30,7 +30,7 @@ async fn revoked_name_of_a_set_that_waits_is_taken_anew(world: impl World) {
         () = eventually("it holds a and waits for b", async || holds().await && waits().await) => {}
     }
     let revoked = holder(&client, "a").await;
-    client.revoke("a").await.unwrap();
+    world.answer(async || client.revoke("a").await).await.unwrap();
     released(held.release()).await;
     let set = set.await.unwrap();
     assert!(set.is_held());

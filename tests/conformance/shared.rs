@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures::FutureExt;
 use quorumlock::QuorumBuilder;
 
-use crate::common::{PATIENCE, answered, released};
+use crate::common::{PATIENCE, answered, eventually, released};
 use crate::world::World;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -37,8 +37,12 @@ async fn corrupt_fences_on_a_quorum_say_what_to_do_and_keep_nobody_from_another_
     for node in 0..2 {
         world.raise(node, "corrupt", CORRUPT).await;
     }
-    let error = client.lock("corrupt").acquire(Duration::ZERO).await.unwrap_err();
-    assert!(error.is_unavailable() && error.to_string().contains("delete the name's key"), "{error}");
+    eventually("it says what to do", async || {
+        let error = client.lock("corrupt").acquire(Duration::ZERO).await.unwrap_err();
+        assert!(error.is_unavailable(), "{error}");
+        error.to_string().contains("delete the name's key")
+    })
+    .await;
     let guard = client.lock("sound").acquire(PATIENCE).await.unwrap();
     assert!(guard.token() < now() + DAY);
 }

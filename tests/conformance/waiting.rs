@@ -37,7 +37,7 @@ async fn callers_of_one_process_are_served_in_the_order_they_came(world: impl Wo
     let guard = client.lock("order").acquire(PATIENCE).await.unwrap();
     let served = RefCell::new(Vec::new());
     let caller = async |number| {
-        let guard = client.lock("order").acquire(60 * SECOND).await.unwrap();
+        let guard = client.lock("order").acquire(PATIENCE).await.unwrap();
         served.borrow_mut().push(number);
         released(guard.release()).await;
     };
@@ -54,10 +54,10 @@ async fn caller_is_told_that_its_own_process_holds_the_lock(world: impl World) {
     let client = world.client().await;
     let lock = client.lock("ours");
     let _guard = lock.acquire(PATIENCE).await.unwrap();
-    let error = lock.acquire(Duration::from_millis(50)).await.unwrap_err();
+    let error = world.answer(async || lock.acquire(Duration::from_millis(50)).await).await.unwrap_err();
     assert!(error.is_timeout() && error.to_string().contains("this process itself holds it"), "{error}");
-    let other = world.client().await;
-    let error = other.lock("ours").acquire(Duration::from_millis(50)).await.unwrap_err();
+    let lock = world.client().await.lock("ours");
+    let error = world.answer(async || lock.acquire(Duration::from_millis(50)).await).await.unwrap_err();
     assert!(error.is_timeout() && !error.to_string().contains("itself"), "{error}");
 }
 
@@ -82,8 +82,8 @@ async fn held_by_others_is_a_timeout_or_none(world: impl World) {
     for client in [&holder, &other] {
         let lock = client.lock("held");
         assert!(answered(|| lock.try_acquire()).await.is_none());
-        assert!(lock.acquire(Duration::ZERO).await.unwrap_err().is_timeout());
-        let error = lock.acquire(Duration::from_millis(50)).await.unwrap_err();
+        assert!(world.answer(async || lock.acquire(Duration::ZERO).await).await.unwrap_err().is_timeout());
+        let error = world.answer(async || lock.acquire(Duration::from_millis(50)).await).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Timeout, "{error}");
     }
     released(guard.release()).await;
@@ -136,7 +136,7 @@ async fn a_majority_that_holds_it_is_told_as_such_with_a_minority_down(mut world
     (3..5).for_each(|node| world.kill(node));
     let lock = client.lock("clear");
     assert!(answered(|| lock.try_acquire()).await.is_none());
-    let error = client.lock("clear").acquire(Duration::from_millis(300)).await.unwrap_err();
+    let error = world.answer(async || lock.acquire(Duration::from_millis(300)).await).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Timeout, "{error}");
 }
 
