@@ -2,12 +2,12 @@
 
 use std::time::{Duration, Instant};
 
-use quorumlock::{Doubt, ErrorKind, LostReason, NodeState, NodeStatus, Quorum, QuorumBuilder};
+use quorumlock::{Doubt, ErrorKind, LockOptions, LostReason, NodeState, NodeStatus, Quorum, QuorumBuilder};
 
 use crate::common::logs::Logs;
 use crate::common::proxy::Proxy;
 use crate::common::server::Server;
-use crate::common::{ConnectAll, PATIENCE, eventually, new_servers, servers};
+use crate::common::{ConnectAll, PATIENCE, answered, eventually, new_servers, released, servers};
 use crate::{MAX_TTL, grants_nothing, guarded, is_quarantined, quarantined, voting};
 
 const NOW: Duration = Duration::ZERO;
@@ -97,13 +97,21 @@ async fn a_server_that_was_flushed_or_was_a_replica_does_not() {
 #[tokio::test]
 async fn servers_that_are_said_to_be_new_vote_at_once() {
     let servers = new_servers(3).await;
-    let looks = guarded(urls(&servers)).onlooker().open().unwrap();
+    // A quarantine would last longer than `acquire` waits. All nodes must answer `init` in time.
+    let options = LockOptions::default().ttl(MINUTE).round_timeout(Duration::from_secs(5));
+    let patient = || guarded(urls(&servers)).max_ttl(10 * MINUTE).options(options.clone());
+    let looks = patient().onlooker().open().unwrap();
+    eventually("all are connected", async || looks.nodes().iter().all(|node| node.run.is_some())).await;
     looks.init().await.unwrap();
-    let quorum = guarded(urls(&servers)).connect().await.unwrap();
+    let quorum = patient().connect().await.unwrap();
     assert!(quorum.lock("a").acquire(PATIENCE).await.is_ok());
     assert!(servers.iter().all(|server| server.record("word") == "init"));
-    let error = looks.init().await.unwrap_err();
-    assert!(error.is_unavailable() && error.to_string().contains("it has a record"), "{error}");
+    eventually("it is told that they have a record", async || {
+        let error = looks.init().await.unwrap_err();
+        assert!(error.is_unavailable(), "{error}");
+        error.to_string().contains("it has a record")
+    })
+    .await;
 }
 
 /// The client holds a lock that the restarted servers have forgotten.
@@ -186,15 +194,18 @@ async fn a_new_client_cannot_know_that_a_server_was_emptied_and_made_old_before_
 #[tokio::test]
 async fn what_is_done_once_may_be_done_again_after_a_quorum_forgot_it() {
     let servers = servers(3).await;
-    let client = async || crate::common::unguarded(&servers).connect_all().await;
-    let period = Duration::from_secs(3_600);
-    client().await.once("report", period).claim().await.unwrap().unwrap().done().await.unwrap();
-    assert!(client().await.once("report", period).claim().await.unwrap().is_none());
+    let once = async || {
+        let client = crate::common::unguarded(&servers).connect_all().await;
+        client.once("report", Duration::from_secs(3_600))
+    };
+    let (first, second, third) = (once().await, once().await, once().await);
+    released(answered(|| first.claim()).await.unwrap().done()).await;
+    assert!(answered(|| second.claim()).await.is_none());
     for server in &servers[..2] {
         server.command(&["DEL", "quorumlock:{report}"]);
     }
-    let again = client().await.once("report", period).claim().await.unwrap();
-    again.expect("it is done twice in the period").done().await.unwrap();
+    let again = answered(|| third.claim()).await;
+    released(again.expect("it is done twice in the period").done()).await;
 }
 
 /// A server that votes, a new server that nobody has used, and a proxy in front of the first one.
@@ -279,7 +290,8 @@ async fn a_master_that_was_a_replica_for_a_moment_is_quarantined() {
     let quorum = voting(guarded([server.url()]).max_ttl(MINUTE)).await;
     let guard = quorum.lock("a").acquire(PATIENCE).await.unwrap();
     server.command(&["REPLICAOF", "127.0.0.1", &empty.port().to_string()]);
-    eventually("the memory is the other's", async || server.holder("a").is_none()).await;
+    // A replica refuses writes, so no client makes another record.
+    eventually("the memory is the other's", async || server.record("id").is_empty()).await;
     server.command(&["REPLICAOF", "NO", "ONE"]);
     is_quarantined(&quorum, 0).await;
     drop(guard);
