@@ -34,7 +34,7 @@ async fn a_release_that_a_busy_server_refused_is_tried_again() {
     let (server, port) = (&servers[0], servers[0].port());
     let (quorum, guard) = held(&servers).await;
     server.command(&["CONFIG", "SET", "busy-reply-threshold", "10"]);
-    let stuck = std::thread::spawn(move || ask(port, &["EVAL", "while true do end", "0"], 60 * SECOND));
+    let stuck = std::thread::spawn(move || ask(port, &["EVAL", "while true do end", "0"], PATIENCE));
     eventually("the server is busy", async || server.command(&["GET", "any"]).contains("BUSY")).await;
     let error = guard.release().await.unwrap_err();
     assert!(error.to_string().contains("tried again in the background"), "{error}");
@@ -310,7 +310,8 @@ async fn without_memory_a_claim_behind_dead_waiters_is_refused_and_drops_none() 
 /// There are more dead waiters than a script reads at a time.
 #[tokio::test]
 async fn waiter_behind_many_dead_ones_is_handed_the_name_in_one_call() {
-    let server = Server::start().await;
+    let clock = Clockwork::still().await;
+    let server = &clock.server;
     let hears = Recorder::of("c/1/x");
     let node = heard(&format!("redis://127.0.0.1:{}", server.port()), hears.clone()).await;
     let dead = |number| Asked { owner: format!("c/1/dead/{number}").into(), ..waits(number, 10) };
@@ -331,7 +332,7 @@ async fn waiter_behind_many_dead_ones_is_handed_the_name_in_one_call() {
     .await;
     let told = told.into_inner().unwrap();
     assert!(told[0].granted.is_some() && told[1].granted.is_none(), "{told:?}");
-    assert_eq!((&*told[1].acquisition, told[1].after.as_secs()), ("c/1/x/3", 29), "half of a hand-over");
+    assert_eq!((&*told[1].acquisition, told[1].after), ("c/1/x/3", 30 * SECOND), "half of a hand-over");
 }
 
 /// A user loses a right while it holds the name. If the node published a hand-over that it cannot
