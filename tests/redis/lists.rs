@@ -14,11 +14,16 @@ const SECOND: Duration = Duration::from_secs(1);
 
 /// A client whose list lapses soon: 9.6 s after the last client of the list has gone.
 fn brief(servers: &[&Server]) -> QuorumBuilder {
+    lasting(servers).max_ttl(6 * SECOND).ttl(6 * SECOND)
+}
+
+/// A client whose locks and whose list last even if the machine stalls.
+fn lasting(servers: &[&Server]) -> QuorumBuilder {
     of(servers.iter().map(|server| server.url()))
 }
 
 fn of(nodes: impl IntoIterator<Item = String>) -> QuorumBuilder {
-    crate::common::builder().nodes(nodes).max_ttl(6 * SECOND).ttl(6 * SECOND).connect_timeout(PATIENCE)
+    crate::common::builder().nodes(nodes).max_ttl(60 * SECOND).ttl(60 * SECOND).connect_timeout(PATIENCE)
 }
 
 fn name(server: &Server) -> String {
@@ -81,8 +86,8 @@ async fn the_same_nodes_with_another_protocol_are_another_list() {
 async fn a_node_of_a_list_with_another_name_has_no_vote_and_the_others_decide() {
     let all = servers(5).await;
     let [a, b, c, d, e] = &all[..] else { panic!("five servers") };
-    let first = voting(brief(&[a, b, c])).await;
-    let second = brief(&[c, d, e]).list_name("jobs").connect().await.unwrap();
+    let first = voting(lasting(&[a, b, c])).await;
+    let second = lasting(&[c, d, e]).list_name("jobs").connect().await.unwrap();
     eventually("the shared node is the first list's", async || has_other_list(&second, 0)).await;
     let one = first.lock("each").acquire(PATIENCE).await.unwrap();
     let other = second.lock("each").acquire(PATIENCE).await.unwrap();
@@ -93,8 +98,8 @@ async fn a_node_of_a_list_with_another_name_has_no_vote_and_the_others_decide() 
 async fn a_holder_that_meets_another_list_of_its_name_loses_its_lock() {
     let all = servers(3).await;
     // The lock must not expire before the client meets the other list.
-    let lasting = brief(&all.iter().collect::<Vec<_>>()).max_ttl(15 * SECOND).ttl(15 * SECOND);
-    let client = lasting.connect().await.unwrap();
+    let client = brief(&all.iter().collect::<Vec<_>>()).max_ttl(15 * SECOND).ttl(15 * SECOND);
+    let client = client.connect().await.unwrap();
     let guard = client.lock("held").acquire(PATIENCE).await.unwrap();
     all[1].put_in_force("default 60000 4 wrong:1 wrong:2 wrong:3", 600_000);
     assert_eq!(guard.lost().await, LostReason::OtherList);
@@ -246,7 +251,7 @@ async fn lists_that_share_only_a_node_that_restarted_empty_do_not_find_each_othe
     let first = one.lock("both").acquire(PATIENCE).await.unwrap();
     way.both(Way::Held);
     all[2].restart().await;
-    let other = brief(&all[2..].iter().collect::<Vec<_>>()).connect().await.unwrap();
+    let other = lasting(&all[2..].iter().collect::<Vec<_>>()).connect().await.unwrap();
     let second = other.lock("both").acquire(PATIENCE).await.unwrap();
     assert!(first.is_held() && second.is_held(), "two hold it");
     way.both(Way::Open);
@@ -257,7 +262,7 @@ async fn lists_that_share_only_a_node_that_restarted_empty_do_not_find_each_othe
 #[tokio::test]
 async fn lists_that_share_only_a_node_with_a_list_of_a_third_name_do_not_find_each_other_out() {
     let all = servers(5).await;
-    let third = brief(&[&all[2]]).list_name("jobs").connect().await.unwrap();
+    let third = lasting(&[&all[2]]).list_name("jobs").connect().await.unwrap();
     eventually("it is in force", async || all_vote(&third)).await;
     let urls: Vec<_> = all.iter().map(Server::url).collect();
     let (one, other) =
