@@ -12,7 +12,7 @@ use crate::common::server::Server;
 use crate::common::{ConnectAll, eventually, later, released, servers, unguarded};
 
 const NODES: &str = "QUORUMLOCK_TEST_NODES";
-const MINUTE: Duration = Duration::from_secs(60);
+const HOUR: Duration = Duration::from_secs(3_600);
 
 fn wall() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs()
@@ -54,9 +54,9 @@ async fn waiting(quorum: &Quorum, count: u32) {
 async fn a_process_whose_wall_clock_is_an_hour_slow_is_served_behind_who_came_earlier() {
     let servers = servers(3).await;
     let (holder, early) = (unguarded(&servers).connect_all().await, unguarded(&servers).connect_all().await);
-    let guard = holder.lock("order").acquire(MINUTE).await.unwrap();
+    let guard = holder.lock("order").acquire(HOUR).await.unwrap();
     let lock = early.lock("order");
-    let first = tokio::spawn(async move { lock.acquire(MINUTE).await.unwrap().token() });
+    let first = tokio::spawn(async move { lock.acquire(HOUR).await.unwrap().token() });
     waiting(&holder, 1).await;
     later().await;
     let mut child = slow(&servers);
@@ -74,8 +74,8 @@ async fn a_process_whose_wall_clock_is_an_hour_slow_is_served_behind_who_came_ea
 async fn where_all_nodes_forgot_the_token_of_a_process_whose_wall_clock_is_slow_is_lower() {
     let servers = servers(3).await;
     let earlier = unguarded(&servers).connect_all().await;
-    let token = earlier.lock("order").acquire(MINUTE).await.unwrap().token();
-    earlier.shutdown(MINUTE).await;
+    let token = earlier.lock("order").acquire(HOUR).await.unwrap().token();
+    earlier.shutdown(HOUR).await;
     for server in &servers {
         server.command(&["FLUSHALL"]);
     }
@@ -91,7 +91,7 @@ async fn where_all_nodes_forgot_the_token_of_a_process_whose_wall_clock_is_slow_
 async fn child_that_acquires() {
     let Ok(nodes) = std::env::var(NODES) else { return };
     let quorum = crate::common::builder().nodes(nodes.split(',')).max_ttl(Duration::ZERO).connect().await.unwrap();
-    let guard = quorum.lock("order").acquire(MINUTE).await.unwrap();
+    let guard = quorum.lock("order").acquire(HOUR).await.unwrap();
     println!("\nacquired {} {}", guard.token(), wall());
     released(guard.release()).await;
 }

@@ -6,9 +6,7 @@ use quorumlock::{NodeState, Quorum, QuorumBuilder};
 
 use crate::common::fake::{Fake, well};
 use crate::common::server::Server;
-use crate::common::{eventually, released};
-
-const SECOND: Duration = Duration::from_secs(1);
+use crate::common::{PATIENCE, eventually, released};
 
 fn builder(url: String) -> QuorumBuilder {
     crate::common::builder().node(url).max_ttl(Duration::ZERO)
@@ -19,7 +17,7 @@ async fn without(command: &str) -> Server {
 }
 
 async fn works(quorum: &Quorum) {
-    released(quorum.lock("it").acquire(30 * SECOND).await.unwrap().release()).await;
+    released(quorum.lock("it").acquire(PATIENCE).await.unwrap().release()).await;
 }
 
 /// Waits until the reason why nothing can be acquired on this server contains `says`. Returns the
