@@ -6,21 +6,26 @@ use quorumlock::{ErrorKind, Released};
 
 use crate::SECOND;
 use crate::common::server::Server;
-use crate::common::{ConnectAll, PATIENCE, eventually, inspected, new_servers, released, servers, unguarded};
+use crate::common::{
+    ConnectAll, PATIENCE, confirmed, eventually, inspected, new_servers, released, servers, unguarded,
+};
 
 /// Applies `harm` to the keys of one node, and then of a second node. The lock survives the first
 /// harm. After the second, errors contain `hint`.
 async fn one_is_survived_and_a_majority_is_told(name: &str, hint: &str, harm: impl Fn(&Server)) {
     let servers = servers(3).await;
     // The client repeats a refused release until the ttl has passed, so the ttl is short.
-    let quorum = unguarded(&servers).ttl(6 * SECOND).connect_all().await;
+    let quorum = unguarded(&servers).ttl(12 * SECOND).connect_all().await;
     harm(&servers[0]);
     let guard = quorum.lock(name).acquire(PATIENCE).await.expect("two of three grant");
-    assert_eq!(guard.release().await.unwrap(), Released::Released);
+    assert_eq!(released(guard.release()).await, Released::Released);
     harm(&servers[1]);
-    let error = quorum.lock(name).try_acquire().await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Unavailable);
-    assert!(error.to_string().contains(hint), "{error}");
+    eventually(hint, async || {
+        let error = quorum.lock(name).try_acquire().await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unavailable);
+        error.to_string().contains(hint)
+    })
+    .await;
     let error = quorum.lock(name).acquire(Duration::from_millis(100)).await.unwrap_err();
     assert!(error.is_unavailable() && error.nodes().len() == 3, "{error}");
     quorum.quiet().await;
@@ -45,7 +50,7 @@ async fn a_key_of_another_type_in_the_way() {
     assert!(quorum.lock("wrong").acquire(Duration::ZERO).await.is_err());
     assert!(quorum.force_release("wrong").await.is_err());
     assert_eq!(servers[0].command(&["LRANGE", "quorumlock:{wrong}", "0", "-1"]), "somebody", "nothing is lost");
-    assert!(quorum.lock("right").acquire(Duration::ZERO).await.is_ok(), "and no other name is in its way");
+    assert!(quorum.lock("right").acquire(PATIENCE).await.is_ok(), "and no other name is in its way");
 }
 
 #[tokio::test]
@@ -71,12 +76,13 @@ async fn a_queue_of_another_type_in_the_way_leaves_no_hold_behind() {
     let guard = quorum.lock("queue").acquire(PATIENCE).await.unwrap();
     let other = unguarded(&servers).connect_all().await;
     for client in [&quorum, &other] {
-        let error = client.lock("queue").acquire(Duration::from_millis(100)).await.unwrap_err();
-        let told = error.to_string();
-        assert!(told.contains("the key quorumlock:{queue}:queue is a string"), "{told}");
-        assert!(told.contains("another type is in the way"), "{told}");
+        eventually("the key is named", async || {
+            let told = client.lock("queue").acquire(Duration::from_millis(100)).await.unwrap_err().to_string();
+            told.contains("the key quorumlock:{queue}:queue is a string") && told.contains("another type is in the way")
+        })
+        .await;
     }
-    assert_eq!(guard.release().await.unwrap(), Released::Released);
+    assert_eq!(released(guard.release()).await, Released::Released);
     other.quiet().await;
     assert_eq!(servers[0].holder("queue"), None);
     assert_eq!(servers[0].command(&["GET", "quorumlock:{queue}:queue"]), "precious");
@@ -90,10 +96,13 @@ async fn a_key_in_the_place_of_the_registrations_keeps_nobody_from_the_lock() {
     let quorum = unguarded(&servers).connect_all().await;
     let guard = quorum.lock("hands").acquire(PATIENCE).await.unwrap();
     let other = unguarded(&servers).connect_all().await;
-    let error = other.lock("hands").acquire(Duration::from_millis(100)).await.unwrap_err();
-    assert!(error.to_string().contains("the key quorumlock:{hands}:waiting is a string"), "{error}");
+    eventually("the key is named", async || {
+        let error = other.lock("hands").acquire(Duration::from_millis(100)).await.unwrap_err();
+        error.to_string().contains("the key quorumlock:{hands}:waiting is a string")
+    })
+    .await;
     assert_eq!(servers[0].command(&["EXISTS", "quorumlock:{hands}:queue"]), "0", "nobody waits");
-    assert_eq!(guard.release().await.unwrap(), Released::Released);
+    assert_eq!(released(guard.release()).await, Released::Released);
     other.quiet().await;
     assert!(other.lock("hands").acquire(PATIENCE).await.is_ok());
     assert_eq!(servers[0].command(&["GET", "quorumlock:{hands}:waiting"]), "precious");
@@ -171,8 +180,11 @@ async fn notes_are_stored_by_nodes_without_memory() {
         server.command(&["DEL", "quorumlock:{full}:note"]);
         assert_eq!(server.command(&["CONFIG", "SET", "maxmemory", "1"]), "OK");
     });
-    leader.proclaim("here").await.unwrap();
-    assert_eq!(inspected(&quorum, "office").await.description().map(|told| &*told.says), Some("here"));
+    confirmed(leader.proclaim("here")).await;
+    eventually("the value is stored", async || {
+        inspected(&quorum, "office").await.description().is_some_and(|told| &*told.says == "here")
+    })
+    .await;
     eventually("it is stored again", async || inspected(&quorum, "full").await.description().is_some()).await;
     renewed_twice(&servers, &["full", "office"]).await;
     assert!(guard.is_held() && leader.is_held());
@@ -190,10 +202,10 @@ async fn a_key_in_the_place_of_a_note_keeps_nobody_from_the_lock() {
         servers[0].command(&[command, &key, "precious"]);
         let quorum = unguarded(&servers).connect_all().await;
         let leader = quorum.election(name).campaign(PATIENCE).await.unwrap();
-        leader.proclaim("here").await.unwrap();
-        let seen = quorum.inspect(name).await.unwrap();
+        confirmed(leader.proclaim("here")).await;
+        let seen = inspected(&quorum, name).await;
         assert!(seen.holder().is_some() && seen.description().is_none());
-        assert_eq!(leader.resign().await.unwrap(), Released::Released);
+        assert_eq!(released(leader.resign()).await, Released::Released);
         assert_eq!(servers[0].command(&["EXISTS", &key]), "1", "nothing is lost");
         assert!(quorum.lock(name).describe("what it is for").acquire(PATIENCE).await.is_ok());
     }
@@ -204,7 +216,11 @@ async fn a_fence_near_its_end_is_told_with_what_to_do() {
     let servers = servers(1).await;
     servers[0].set_fence("used", (1 << 53) - 1);
     let quorum = unguarded(&servers).connect_all().await;
-    let error = quorum.lock("used").try_acquire().await.unwrap_err();
-    assert!(error.is_unavailable() && error.to_string().contains("delete the name's key"), "{error}");
-    assert!(quorum.lock("other").try_acquire().await.unwrap().is_some(), "no other name is harmed");
+    eventually("it says what to do", async || {
+        let error = quorum.lock("used").try_acquire().await.unwrap_err();
+        assert!(error.is_unavailable(), "{error}");
+        error.to_string().contains("delete the name's key")
+    })
+    .await;
+    assert!(quorum.lock("other").acquire(PATIENCE).await.is_ok(), "no other name is harmed");
 }

@@ -3,7 +3,7 @@
 use quorumlock::{LockOptions, Quorum, Released};
 
 use crate::SECOND;
-use crate::common::{ConnectAll, servers, unguarded};
+use crate::common::{ConnectAll, answered, inspected, released, servers, unguarded};
 
 #[tokio::test]
 async fn empty_huge_and_nul_names_are_refused_by_every_call() {
@@ -35,11 +35,12 @@ async fn names_with_braces_emoji_and_the_longest_name_are_locks_of_their_own() {
     let longest = "🔒".repeat(256);
     let mut guards = Vec::new();
     for name in ["a", "{a}", "{a}:gate", "a}:gate", "{}", "}", "{", "🔒", "a b\r\nc\t\"'", &longest] {
-        guards.push(quorum.lock(name).try_acquire().await.unwrap().expect("each is free"));
-        assert!(quorum.lock(name).try_acquire().await.unwrap().is_none(), "{name}");
-        assert_eq!(quorum.inspect(name).await.unwrap().agreed(), Some(true), "{name}");
+        let lock = quorum.lock(name);
+        guards.push(answered(|| lock.try_acquire()).await.expect("each is free"));
+        assert!(answered(|| lock.try_acquire()).await.is_none(), "{name}");
+        assert_eq!(inspected(&quorum, name).await.agreed(), Some(true), "{name}");
     }
     for guard in guards {
-        assert_eq!(guard.release().await.unwrap(), Released::Released);
+        assert_eq!(released(guard.release()).await, Released::Released);
     }
 }

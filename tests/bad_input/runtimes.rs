@@ -14,7 +14,7 @@ use crate::common::beside::listens;
 use crate::common::logs::Logs;
 use crate::common::program::command;
 use crate::common::server::Server;
-use crate::common::{ConnectAll, PATIENCE, eventually, inspected, servers, unguarded};
+use crate::common::{ConnectAll, PATIENCE, eventually, inspected, released, servers, unguarded};
 use crate::{SECOND, builder};
 
 #[test]
@@ -35,7 +35,7 @@ fn without_a_tokio_runtime_there_is_an_error_and_no_panic() {
     said(quorum.lock("a").try_acquire().now_or_never().unwrap().unwrap_err());
     said(quorum.inspect("a").now_or_never().unwrap().unwrap_err());
     drop(guard);
-    runtime.block_on(async { assert!(quorum.lock("held").try_acquire().await.unwrap().is_some()) });
+    runtime.block_on(async { assert!(quorum.lock("held").acquire(PATIENCE).await.is_ok()) });
 }
 
 #[test]
@@ -213,7 +213,7 @@ fn a_guard_dropped_as_main_returns_is_released_or_a_warning_says_why_not() {
     for threads in ["one", "many"] {
         main_of(&servers, Transport::RedisRs, threads);
         let next = runtime.block_on(other.lock("it").acquire(PATIENCE));
-        assert_eq!(runtime.block_on(next.unwrap().release()).unwrap(), Released::Released, "{threads}");
+        assert_eq!(runtime.block_on(released(next.unwrap().release())), Released::Released, "{threads}");
     }
     // fred writes to connections in a task of its own. This task does not run any more.
     let told = main_of(&servers, Transport::Fred, "one");

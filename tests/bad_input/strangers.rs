@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::Duration;
 
-use quorumlock::NodeState;
+use quorumlock::{NodeState, Quorum};
 
 use crate::common::fake::{Fake, bulk, well};
 use crate::common::logs::Logs;
@@ -21,12 +21,22 @@ async fn a_server_that_is_loading_is_told_as_such() {
     assert!(refused(builder(&[fake.url()]), "will answer when that is done").await.is_unavailable());
 }
 
+/// Waits until the error of a try contains `says`. If the machine stalls, the server may not answer
+/// in time.
+async fn is_refused(quorum: &Quorum, says: &str) {
+    eventually(says, async || {
+        let error = quorum.lock("a").try_acquire().await.unwrap_err();
+        assert!(error.is_unavailable(), "{error}");
+        error.to_string().contains(says)
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn a_server_that_starts_to_load_does_not_vote() {
     let fake = Fake::scripted("-LOADING Redis is loading the dataset in memory\r\n").await;
     let quorum = builder(&[fake.url()]).connect().await.unwrap();
-    let error = quorum.lock("a").try_acquire().await.unwrap_err();
-    assert!(error.is_unavailable() && error.to_string().contains("LOADING"), "{error}");
+    is_refused(&quorum, "LOADING").await;
 }
 
 #[tokio::test]
@@ -35,8 +45,7 @@ async fn a_server_that_has_become_readonly_is_out() {
         "*3\r\n$10\r\n1 0 1 fake\r\n$0\r\n\r\n*3\r\n:1\r\n$5\r\nerror\r\n$26\r\nREADONLY You can't write a\r\n";
     let fake = Fake::scripted(operation).await;
     let quorum = builder(&[fake.url()]).connect().await.unwrap();
-    let error = quorum.lock("a").try_acquire().await.unwrap_err();
-    assert!(error.is_unavailable() && error.to_string().contains("configure its master"), "{error}");
+    is_refused(&quorum, "configure its master").await;
     let fake = Fake::scripted("-READONLY You can't write against a read only replica.\r\n").await;
     let quorum = builder(&[fake.url()]).connect().await.unwrap();
     assert!(quorum.lock("a").try_acquire().await.unwrap_err().is_unavailable());
@@ -62,8 +71,7 @@ async fn a_reply_that_is_not_ours_is_no_vote() {
     ] {
         let fake = Fake::scripted(answer).await;
         let quorum = builder(&[fake.url()]).connect().await.unwrap();
-        let error = quorum.lock("a").try_acquire().await.unwrap_err();
-        assert!(error.is_unavailable() && error.to_string().contains("not from our scripts"), "{answer:?}: {error}");
+        is_refused(&quorum, "not from our scripts").await;
     }
 }
 

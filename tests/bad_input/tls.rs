@@ -4,10 +4,10 @@
 use std::path::Path;
 use std::process::Stdio;
 
-use crate::common::PATIENCE;
 use crate::common::certificates::Certificates;
 use crate::common::program::command;
 use crate::common::server::Server;
+use crate::common::{PATIENCE, released};
 use crate::{SECOND, builder, refused};
 
 const NODES: &str = "QUORUMLOCK_TEST_TLS";
@@ -78,7 +78,7 @@ async fn child_that_votes_over_tls() {
     for _ in 0..PATIENCE.as_secs() {
         match quorum.ready(SECOND).await {
             Ok(()) => {
-                quorum.lock("encrypted").acquire(PATIENCE).await.unwrap().release().await.unwrap();
+                released(quorum.lock("encrypted").acquire(PATIENCE).await.unwrap().release()).await;
                 return println!("voted over TLS");
             }
             Err(error) if error.to_string().contains("certificate") => return println!("{error}"),
