@@ -18,7 +18,7 @@ use std::sync::mpsc::{Receiver, channel};
 use common::postgres::Postgres;
 use common::program::command;
 use common::server::Server;
-use common::{ConnectAll, PATIENCE, servers, unguarded};
+use common::{ConnectAll, PATIENCE, answered, released, servers, unguarded};
 use rustix::process::{Pid, Signal, kill_process};
 
 /// The program of an example. `cargo test` builds all examples, but `cargo test --test examples`
@@ -178,7 +178,7 @@ async fn a_leader_whose_lock_was_revoked_stops_and_campaigns_again() {
     let worker = Example::start("leader_worker", &["one:1"], &servers);
     let token = worker.says("leads with token");
     let quorum = unguarded(&servers).connect_all().await;
-    quorum.revoke("scheduler").await.unwrap();
+    answered(|| quorum.revoke("scheduler")).await;
     assert_ne!(worker.says("leads with token"), token);
     worker.ended_by(Signal::INT);
 }
@@ -192,7 +192,7 @@ async fn a_request_is_refused_while_another_ships_the_order() {
     let other = quorum.lock("orders/42").acquire(PATIENCE).await.unwrap();
     assert_eq!(post(&address, "/orders/42/ship"), (409, "another request is shipping it\n".to_owned()));
     assert_eq!(post(&address, "/orders/43/ship").0, 200);
-    other.release().await.unwrap();
+    released(other.release()).await;
     let (status, text) = post(&address, "/orders/42/ship");
     assert!(status == 200 && text.starts_with("shipped, with token "), "{status}: {text}");
     assert_eq!(post(&address, "/").0, 404);
