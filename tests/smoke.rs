@@ -19,7 +19,7 @@ async fn five_real_servers_grant_one_lock_at_a_time() {
         let (lock, inside) = (quorum.lock("orders/42"), inside.clone());
         async move {
             // This is less than the ttl: so no wait can succeed because an unreleased lock expires.
-            let guard = lock.acquire(10 * PATIENCE).await.unwrap();
+            let guard = lock.acquire(3 * PATIENCE).await.unwrap();
             let (left, began) = (guard.remaining(), Instant::now());
             assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "two inside");
             tokio::task::yield_now().await;

@@ -101,7 +101,7 @@ fn eventually_says(leaders: &mut Leaders, value: &str) {
 
 fn who_loses_its_office_is_told(world: &World) {
     let client = world.client();
-    let options = client.options().ttl(6 * SECOND).wait(20 * MS);
+    let options = client.options().ttl(12 * SECOND).wait(20 * MS);
     let election = client.election_with("a", &options).unwrap();
     let lost = election.run(PATIENCE, |leader| {
         assert!(election.campaign_default().unwrap_err().is_timeout());

@@ -24,7 +24,7 @@ fn threads_hold_a_lock_on_real_servers_one_at_a_time() {
                 for _ in 0..20 {
                     // This is less than the ttl: so no wait can succeed because an unreleased lock
                     // expires.
-                    let guard = lock.acquire(10 * PATIENCE).unwrap();
+                    let guard = lock.acquire(3 * PATIENCE).unwrap();
                     let (left, began) = (guard.remaining(), Instant::now());
                     assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "two inside");
                     sections.fetch_add(1, Ordering::SeqCst);
@@ -106,7 +106,7 @@ fn run_releases_whatever_its_body_comes_to() {
 #[test]
 fn a_body_that_ends_after_its_lock_was_lost_is_told_so() {
     let quorum = Quorum::in_memory(3).unwrap();
-    let lock = quorum.lock_with("it", &quorum.options().ttl(6 * SECOND)).unwrap();
+    let lock = quorum.lock_with("it", &quorum.options().ttl(12 * SECOND)).unwrap();
     let lost = lock.run(PATIENCE, |lease| {
         quorum.revoke("it").unwrap();
         eventually("the lock is lost", || !lease.is_held());

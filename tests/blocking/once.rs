@@ -68,7 +68,7 @@ fn a_body_that_fails_gives_the_permit_back_and_one_that_panics_has_used_it(world
 
 fn who_loses_a_permit_is_told(world: &World) {
     let client = world.client();
-    let once = client.once_with("a", HOUR, &client.options().ttl(6 * SECOND)).unwrap();
+    let once = client.once_with("a", HOUR, &client.options().ttl(12 * SECOND)).unwrap();
     let lost = once.run(|lease| {
         assert_eq!(lease.lost(20 * MS).unwrap(), None);
         client.revoke("a").unwrap();

@@ -85,7 +85,7 @@ fn a_body_that_fails_releases_it_and_its_error_is_returned(world: &World) {
 
 fn a_thread_learns_that_it_was_lost_or_was_not(world: &World) {
     let client = world.client();
-    let lock = client.rw_lock_with("a", &client.options().ttl(6 * SECOND)).unwrap();
+    let lock = client.rw_lock_with("a", &client.options().ttl(12 * SECOND)).unwrap();
     let reader = lock.read(PATIENCE).unwrap();
     assert_eq!(reader.lost(20 * MS).unwrap(), None);
     let lease = reader.lease();

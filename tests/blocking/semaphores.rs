@@ -65,7 +65,7 @@ fn a_body_that_fails_releases_them_and_its_error_is_returned(world: &World) {
 
 fn a_thread_learns_that_they_were_lost_or_were_not(world: &World) {
     let client = world.client();
-    let semaphore = client.semaphore_with("a", 2, &client.options().ttl(6 * SECOND)).unwrap();
+    let semaphore = client.semaphore_with("a", 2, &client.options().ttl(12 * SECOND)).unwrap();
     let guard = semaphore.acquire(2, PATIENCE).unwrap();
     assert_eq!(guard.lost(20 * MS).unwrap(), None);
     let lease = guard.lease();

@@ -61,7 +61,7 @@ fn threads_join_a_session_and_its_last_handle_releases_all(world: &World) {
 
 fn a_thread_learns_that_a_session_was_lost_or_was_not(world: &World) {
     let client = world.client();
-    let brief = || client.session().ttl(6 * SECOND).grant(PATIENCE).unwrap();
+    let brief = || client.session().ttl(12 * SECOND).grant(PATIENCE).unwrap();
     let revoked = brief();
     assert_eq!(revoked.lost(20 * MS).unwrap(), None);
     let watch = thread::spawn({
@@ -100,7 +100,7 @@ fn a_session_that_runs_a_body_ends_with_it(world: &World) {
     freed(&other, "a");
     let ended = client.session().run(PATIENCE, |session| session.revoke().unwrap());
     assert_eq!(ended.unwrap(), Released::Released, "it was not lost");
-    let lost = client.session().ttl(6 * SECOND).run(PATIENCE, |session| {
+    let lost = client.session().ttl(12 * SECOND).run(PATIENCE, |session| {
         session.lock(["a"], PATIENCE).unwrap();
         client.revoke("a").unwrap();
         assert!(session.lost(PATIENCE).unwrap().is_some());
