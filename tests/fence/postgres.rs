@@ -285,7 +285,7 @@ async fn an_unknown_outcome_can_be_asked_for_and_the_next_holder_waits_for_it() 
     let (token, lease) = (lock.token(), lock.lease());
     let proxy = Proxy::start(database.server.port()).await;
     let url = format!("postgres://postgres@127.0.0.1:{}/{}", proxy.port(), database.name);
-    let far = PgPoolOptions::new().max_connections(1).connect(&url).await.unwrap();
+    let far = PgPoolOptions::new().max_connections(1).acquire_timeout(PATIENCE).connect(&url).await.unwrap();
     let mut transaction = far.begin().await.unwrap();
     guard(&mut transaction, "orders/42", token).await.unwrap();
     write(&mut transaction, "shipped").await;
