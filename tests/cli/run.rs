@@ -446,10 +446,11 @@ async fn when_all_nodes_hang_the_command_is_dead_before_the_first_key_ends() {
     let (servers, folder) = (servers(3).await, tempfile::tempdir().unwrap());
     let script = "trap 'date +%s%N >> $0/asked' TERM; while :; do date +%s%N >> $0/alive; sleep 0.01; done";
     // With this node timeout, a renewal has failed well before the grace begins.
-    let options = ["--ttl", "6s", "--kill-grace", "2s", "--node-timeout", "1s", "--timeout", "1h"];
+    // The grace is long enough for a shell that is slow to run its trap.
+    let options = ["--ttl", "20s", "--kill-grace", "8s", "--node-timeout", "1s", "--timeout", "1h"];
     let mut stubborn = Background::start(&mut run(&servers, "job", &options, script, folder.path()));
     line_of(&folder.path().join("alive"));
-    let end = stop_after_renewal(&servers, Duration::from_secs(2));
+    let end = stop_after_renewal(&servers, Duration::from_secs(6));
     until("the command was stopped", || stubborn.child().try_wait().unwrap().is_some());
     servers.iter().for_each(Server::resume);
     let (code, _, err) = stubborn.done();
