@@ -11,7 +11,7 @@ use std::time::Duration;
 use futures::future::join_all;
 use serde_json::Value;
 
-use super::status::looked;
+use super::status;
 use super::unwell::{guarded, quarantined, without_a_disk, without_replicas};
 use super::{Background, EACH_NODE, IN_VAIN, at_once, bare, done, over, until_listed};
 use crate::common::fake::{Fake, well};
@@ -373,7 +373,7 @@ async fn a_server_that_was_flushed_is_told_to_have_forgot_and_not_to_be_new() {
     assert_eq!(soon, "Let a client run for 10 min.", "{object:#}");
     let of_clinic = |words: &[&str]| {
         let mut command = long(bare());
-        looked(command.env("QUORUMLOCK_NODES", clinic.urls().join(",")).args(words))
+        status::looked(command.env("QUORUMLOCK_NODES", clinic.urls().join(",")).args(words))
     };
     let (code, out, err) = of_clinic(&[&["status"], &EACH_NODE[..]].concat());
     assert!(code == 0 && out.contains("2 of 3 nodes vote; a quorum is 2. One more node votes 10 min"), "{out}{err}");
