@@ -13,7 +13,7 @@ use crate::common::{new_servers, servers};
 
 /// Runs the command until it ends with `code`, and returns its output. If the machine stalls, no
 /// quorum may answer in time: the command says so, and ends with 69.
-fn ends(code: i32, mut command: impl FnMut() -> Command) -> (String, String) {
+fn ends_with(code: i32, mut command: impl FnMut() -> Command) -> (String, String) {
     let mut told = (String::new(), String::new());
     until("a quorum answers in time", || {
         let (ended, out, err) = done(&mut command());
@@ -56,7 +56,7 @@ async fn several_names_are_held_all_or_none() {
     let script = r#"echo "$QUORUMLOCK_NAME" > $0/names; "$@""#;
     let options = ["--ttl", "600s", "--timeout", "1h"];
     let program = over(&servers).get_program().to_owned();
-    let (_, err) = ends(75, || {
+    let (_, err) = ends_with(75, || {
         let mut outer = over(&servers);
         outer.args(["run", "b", "a", "b"]).args(options).args(["--", "sh", "-c", script]).arg(folder.path());
         outer.arg(&program).args(["run", "a", "-n", "--", "true"]);
@@ -80,7 +80,7 @@ async fn which_of_several_names_are_held_is_told() {
                 command.args(["run", "h0", "h1", "h2"]).args(wait).args(["--", "true"]);
                 command
             };
-            err = ends(75, tries).1;
+            err = ends_with(75, tries).1;
             err.contains("\"h1\" is held by somebody")
         });
         assert!(!err.contains("\"h0\" is held") && !err.contains("\"h2\" is held"), "{err}");
@@ -187,7 +187,7 @@ async fn who_does_not_get_the_lock_in_time_is_told_75_and_by_whom() {
     let _holder = Background::start(&mut run(&servers, "job", &HOUR, FOR_EVER, folder.path()));
     line_of(&folder.path().join("pid"));
     for timeout in ["0", IN_VAIN] {
-        let (out, err) = ends(75, || {
+        let (out, err) = ends_with(75, || {
             let mut command = over(&servers);
             command.args(["run", "job", "--timeout", timeout, "--", "echo", "ran"]);
             command
@@ -203,7 +203,7 @@ async fn who_does_not_get_the_lock_in_time_is_told_75_and_by_whom() {
 #[tokio::test]
 async fn who_does_not_want_to_wait_tries_once() {
     let (servers, folder) = (servers(3).await, tempfile::tempdir().unwrap());
-    let tried = |code, option| ends(code, || run(&servers, "job", &[option], "echo ran", folder.path()));
+    let tried = |code, option| ends_with(code, || run(&servers, "job", &[option], "echo ran", folder.path()));
     assert_eq!(tried(0, "-n").0, "ran\n");
     servers.iter().for_each(|server| server.take("job", "somebody/else"));
     for option in ["-n", "--no-wait"] {
@@ -219,7 +219,7 @@ async fn no_wait_overrides_the_files_timeout() {
     servers[0].take("job", "somebody/else");
     let file = folder.path().join("nodes.toml");
     std::fs::write(&file, format!("timeout = \"1h\"\n[[nodes]]\nurl = \"{}\"\n", servers[0].url())).unwrap();
-    ends(75, || {
+    ends_with(75, || {
         let mut command = over(&[]);
         command.args(["run", "job", "-n", "--config"]).arg(&file).args(["--", "true"]);
         command
@@ -229,7 +229,7 @@ async fn no_wait_overrides_the_files_timeout() {
 #[tokio::test]
 async fn that_another_holds_it_is_told_by_the_code_that_was_asked_for() {
     let (servers, folder) = (servers(3).await, tempfile::tempdir().unwrap());
-    let tried = |code, options: &[&str]| ends(code, || run(&servers, "job", options, "exit 3", folder.path()));
+    let tried = |code, options: &[&str]| ends_with(code, || run(&servers, "job", options, "exit 3", folder.path()));
     // The command's own code is returned as it is.
     tried(3, &["-n", "-E", "9"]);
     servers.iter().for_each(|server| server.take("job", "somebody/else"));
