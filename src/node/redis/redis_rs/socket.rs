@@ -15,7 +15,7 @@ use tokio::net::UnixStream;
 #[cfg(feature = "__tls")]
 use tokio_rustls::{TlsConnector, client::TlsStream};
 
-use crate::node::redis::dial::{Reached, within};
+use crate::node::redis::dial;
 use crate::node::redis::endpoint::{Address, Endpoint};
 #[cfg(not(feature = "__tls"))]
 use crate::node::redis::tls::NO_TLS;
@@ -102,7 +102,7 @@ impl Socket {
     /// another `step`. The TLS handshake has two round trips, so it may take twice `step`.
     pub(super) async fn open(
         endpoint: &Endpoint,
-        reached: Option<Reached>,
+        reached: Option<dial::Reached>,
         step: Duration,
     ) -> Result<(Self, Arc<Log>), Fault> {
         let log = Arc::<Log>::default();
@@ -112,7 +112,7 @@ impl Socket {
 }
 
 impl Stream {
-    async fn open(endpoint: &Endpoint, reached: Option<Reached>, step: Duration) -> Result<Self, Fault> {
+    async fn open(endpoint: &Endpoint, reached: Option<dial::Reached>, step: Duration) -> Result<Self, Fault> {
         match (&endpoint.address, reached) {
             (Address::Tcp { tls: false, .. }, Some(reached)) => tcp(reached, step).await.map(Self::Tcp),
             (Address::Tcp { host, tls: true, .. }, Some(reached)) => {
@@ -121,7 +121,7 @@ impl Stream {
             (Address::Tcp { .. }, None) => Err(down("its host has no address")),
             #[cfg(unix)]
             (Address::Unix { path }, _) => {
-                let opened = within(step, UnixStream::connect(path)).await;
+                let opened = dial::within(step, UnixStream::connect(path)).await;
                 opened
                     .ok_or_else(|| down("the Unix socket did not accept a connection within node_timeout"))?
                     .map(Self::Unix)
@@ -133,11 +133,11 @@ impl Stream {
     }
 
     #[cfg(feature = "__tls")]
-    async fn tls(tls: &Tls, host: &str, reached: Reached, step: Duration) -> Result<Self, Fault> {
+    async fn tls(tls: &Tls, host: &str, reached: dial::Reached, step: Duration) -> Result<Self, Fault> {
         let connector = TlsConnector::from(Arc::new(tls.at_connect(step).await.map_err(down)?));
         let name = tls.name(host).map_err(|why| down(format!("TLS failed: {why}")))?;
         let stream = tcp(reached, step).await?;
-        let agreed = within(step.saturating_mul(2), connector.connect(name, stream)).await;
+        let agreed = dial::within(step.saturating_mul(2), connector.connect(name, stream)).await;
         let agreed = agreed
             .ok_or_else(|| down("no TLS connection in time; does this port speak TLS? If so, the server hangs"))?;
         let failed = |error: io::Error| down(handshake(&format!("{error:?}"), tls.is_identified()));
@@ -146,12 +146,12 @@ impl Stream {
 
     /// Without TLS, the connection fails. Otherwise the login would be sent in plain text.
     #[cfg(not(feature = "__tls"))]
-    async fn tls(_: &Tls, _: &str, _: Reached, _: Duration) -> Result<Self, Fault> {
+    async fn tls(_: &Tls, _: &str, _: dial::Reached, _: Duration) -> Result<Self, Fault> {
         Err(down(NO_TLS))
     }
 }
 
-async fn tcp(reached: Reached, step: Duration) -> Result<TcpStream, Fault> {
+async fn tcp(reached: dial::Reached, step: Duration) -> Result<TcpStream, Fault> {
     let stream = reached.connected(step).await?;
     stream.set_nodelay(true).map_err(failed)?;
     Ok(stream)
