@@ -17,7 +17,7 @@
 //! let quorum = Quorum::builder()
 //!     .node("redis://eu:6379")
 //!     .node("redis://us:6379")
-//!     .node("rediss://user:password@asia:6380/2")
+//!     .node("rediss://user:password@asia:6380/2") // needs the feature `tls`
 //!     .connect()
 //!     .await?;
 //! let lock = quorum.lock("orders/42");
@@ -107,7 +107,9 @@
 //!
 //! * `tls`: `rediss://` nodes, over `rustls` with the provider `ring`. `tls-aws-lc`: the same with
 //!   the provider `aws-lc-rs`. Without both, `rediss://` is a `Config` error. If both are on, `ring`
-//!   is used. The provider of the rest of the process is neither used nor set.
+//!   is used. The provider of the process is neither used nor set. Choose the provider that your
+//!   program has already: if a program links both, other libraries that rely on rustls's default
+//!   provider panic, unless `main` calls `CryptoProvider::install_default`.
 //! * `blocking`: the module `blocking`, with the same types for programs without async.
 //! * `serde`: [`Config`] implements `Deserialize`, to be read from configuration files.
 //! * `redis-rs`: a second transport to the nodes, over the crate `redis`. [`Transport`] says which
@@ -124,6 +126,9 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 // Every type in a public signature must be exported here.
 #![warn(unnameable_types)]
+
+#[cfg(all(feature = "__tls", not(any(feature = "tls", feature = "tls-aws-lc"))))]
+compile_error!("use the feature tls or tls-aws-lc of quorumlock");
 
 mod config;
 mod error;

@@ -212,7 +212,7 @@ mod tests {
         assert_eq!(said.to_string(), format!("node 2 of 2: rediss://us:6379: {NO_TLS}"));
         let options = Settings { tls: Tls::new().server_name("eu"), ..settings(&["redis://eu"]) };
         let said = options.endpoints().unwrap_err();
-        assert!(said.is_config() && said.to_string().contains("build it with the feature tls"), "{said}");
+        assert!(said.is_config() && said.to_string().contains("turn on its feature tls"), "{said}");
     }
 
     #[cfg(feature = "__tls")]

@@ -200,9 +200,10 @@ impl QuorumBuilder {
         self
     }
 
-    /// The TLS options of nodes whose addresses begin with `rediss://`. Default: the system's
-    /// authorities are trusted, and the client has no certificate. Certificate files are read when
-    /// the quorum is opened, before anything is sent, and again at each connection.
+    /// The TLS options of nodes whose addresses begin with `rediss://`. They need the feature `tls`
+    /// or `tls-aws-lc`. Default: the system's authorities are trusted, and the client has no
+    /// certificate. Certificate files are read when the quorum is opened, before anything is sent,
+    /// and again at each connection.
     pub fn tls(mut self, tls: Tls) -> Self {
         self.settings.tls = tls;
         self

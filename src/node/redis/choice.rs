@@ -100,7 +100,7 @@ impl FromStr for Transport {
         match Self::ALL.iter().find(|transport| transport.name() == text) {
             Some(transport) => Ok(*transport),
             None if text == "redis-rs" => Err(Error::config(
-                "this build has no transport over redis-rs; build it with the feature redis-rs, or use fred",
+                "quorumlock was built without the transport redis-rs; turn on its feature redis-rs, or use fred",
             )),
             None => Err(Error::config(format!("no transport has that name; {NAMES}"))),
         }

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use client::Reading;
 
 /// The reason why a program that was built without TLS refuses addresses and options for TLS.
-pub(crate) const NO_TLS: &str = "this build has no TLS; build it with the feature tls, or with tls-aws-lc";
+pub(crate) const NO_TLS: &str = "quorumlock was built without TLS; turn on its feature tls or tls-aws-lc";
 
 /// The TLS options for nodes: the trusted authorities, the client's certificate, and the servers'
 /// names.
