@@ -180,8 +180,8 @@ fn leaves_enough(drift: Drift, ttl: Duration) -> bool {
 
 pub(super) fn too_long(what: &str, time: Duration) -> String {
     format!(
-        "{what} is {}; use at most {}: a node that restarts does not vote for that long. A lock that is held for longer \
-         is renewed by itself",
+        "{what} is {}; use at most {}: after a restart, a node does not vote for max_ttl, the longest ttl of any lock. \
+         Work may take longer than the ttl: the client renews a held lock",
         exact(time),
         exact(MAX_TTL)
     )

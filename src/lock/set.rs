@@ -8,7 +8,7 @@
 //!
 //! When the set holds all names, one renewal with the highest of their tokens gives the set one
 //! token. If a name is lost before that, all names are released, and the set begins anew. It keeps
-//! its ticket, and so its turn in the queues. Its owner ids are new.
+//! its ticket, and so its turn in the queues, but each of its claims gets a new owner id.
 
 use std::pin::pin;
 use std::sync::Arc;

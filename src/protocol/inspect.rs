@@ -37,9 +37,10 @@ fn entry(reply: Reply) -> Result<Inspection, Fault> {
         Outcome::Inspected(entries) => {
             entries.into_iter().next().ok_or_else(|| Fault::new(FaultKind::Garbled, "the reply is empty"))
         }
-        Outcome::Forgot => {
-            Err(Fault::new(FaultKind::Rejected, "it has no record: no client has used it since it started or forgot"))
-        }
+        Outcome::Forgot => Err(Fault::new(
+            FaultKind::Rejected,
+            "it has no record: no client has used it since it started empty or lost its data",
+        )),
         _ => Err(Fault::new(FaultKind::Garbled, "the reply belongs to another operation")),
     }
 }

@@ -161,9 +161,9 @@ impl PushReceiver {
         self.state().handed.clone()
     }
 
-    /// Notes that the caller withdraws all hand-overs so far. Returns the nodes that need a
-    /// withdrawal, which `targets` selects, and the ballot of the withdrawal: the higher of `asked`
-    /// and the highest pushed ballot.
+    /// If `targets` selects any node, notes that the caller withdraws all hand-overs so far. Returns
+    /// the nodes that need a withdrawal, which `targets` selects, and the ballot of the withdrawal:
+    /// the higher of `asked` and the highest pushed ballot.
     pub(super) fn withdraw(&self, asked: u64, targets: impl Fn(&Handovers) -> NodeSet) -> (NodeSet, u64) {
         let mut state = self.state();
         let (nodes, ballot) = (targets(&state.handed), asked.max(state.handed.top()));

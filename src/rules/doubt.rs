@@ -43,8 +43,8 @@ use super::tick::Tick;
 /// - An event before this client first saw the node, if the node's record shows no trace of the
 ///   event.
 /// - A step of the clock that is undone before the next reply.
-/// - A step that drift could explain: at most 1 % of the time since the last reply, plus the round
-///   trips of both replies.
+/// - A step that drift could explain: at most 1 % (or the quorum's `drift_factor`, if that is
+///   higher) of the time since the last reply, plus the round trips of both replies.
 ///
 /// After any of these events, keep clients away from the node for `max_ttl`: stop the node, or
 /// close its port. By then, every lock that the node forgot has ended. Storage that checks fencing

@@ -70,7 +70,8 @@ async fn nodes_that_no_client_has_used_have_no_record_and_no_list() {
     assert_eq!((code, &seen["verdict"]), (0, &"none".into()), "{seen}");
     assert!(seen["nodes"].as_array().unwrap().iter().all(|node| node["record"].is_null() && node["list"].is_null()));
     let all: Vec<_> = servers.iter().map(Server::url).collect();
-    let told = format!("{}: no record: no client has used it since it started or forgot\n", all.join(", "));
+    let told =
+        format!("{}: no record: no client has used it since it started empty or lost its data\n", all.join(", "));
     let (_, out) = text(&servers, &[], &told);
     assert!(out.contains("no list is in force: clients of any list may come"), "{out}");
     assert!(servers.iter().all(|server| server.command(&["DBSIZE"]) == "0"), "to look writes nothing");

@@ -181,7 +181,7 @@ async fn new_servers_are_told_to_be_new_and_when_they_will_vote() {
     let servers = new_servers(3).await;
     let (code, said, _) = status(&mut guarded(&servers));
     assert_eq!(code, 69);
-    assert!(said.contains("no record: no client has used it since it started or forgot"), "{said}");
+    assert!(said.contains("no record: no client has used it since it started empty or lost its data"), "{said}");
     assert!(said.contains("the first one waits for 60 min") && said.contains("`quorumlock init`"), "{said}");
     let servers = quarantined(3).await;
     let (code, said, _) = status(&mut guarded(&servers));

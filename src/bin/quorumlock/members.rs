@@ -229,7 +229,7 @@ fn label(members: &NodeMembers) -> String {
 fn remark(members: &NodeMembers) -> Option<(&str, String)> {
     let remark = match &members.record {
         Err(why) => why.clone(),
-        Ok(None) => "no record: no client has used it since it started or forgot".to_owned(),
+        Ok(None) => "no record: no client has used it since it started empty or lost its data".to_owned(),
         Ok(Some(record)) if !record.synced => {
             "it does not know the highest granted token; clients send it when its quarantine ends".to_owned()
         }

@@ -66,7 +66,9 @@ fn under_one_list(settings: &Settings, quorum: &Quorum) -> Result<(), Failure> {
     let foreign = || lists.conflict(Whose::Foreign).filter(|_| are_most);
     let Some(conflict) = lists.conflict(Whose::Rival).or_else(foreign) else { return Ok(()) };
     let failure = Failure::new(UNAVAILABLE, conflict);
-    Err(failure.and("to release a lock of those clients, give their list (--nodes, --list, --max-ttl)").and(NOTHING))
+    Err(failure
+        .and("to release a lock of a client of the other list, give that list (--nodes, --list, --max-ttl)")
+        .and(NOTHING))
 }
 
 /// Refuses the name of a semaphore with held permits: the user must name a permit. Each permit has

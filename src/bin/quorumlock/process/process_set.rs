@@ -27,8 +27,8 @@ pub(super) struct ProcessSet {
 impl ProcessSet {
     /// Whether all processes have ended.
     pub(super) fn are_gone(&self) -> bool {
-        // Without others, all children belong to the command. The kernel can tell without a scan
-        // whether there are any.
+        // If there are no others, all children of this process belong to the command. Then no scan
+        // is needed: the kernel knows whether this process has a child.
         if self.others.as_ref().is_some_and(Vec::is_empty) {
             return orphans::are_gone();
         }

@@ -27,10 +27,11 @@ const NO_SCRIPT: &str = "0000000000000000000000000000000000000000";
 /// and checks the results of `run`, `status` and `doctor`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Effect {
-    /// The node grants no lock: the client cannot use the node at all, or cannot make its record,
-    /// or claims, renewals or releases fail.
+    /// The node grants no lock: it counts as down, gets no record, or refuses every claim. (`ZCARD`
+    /// is an exception: without it, the node still grants locks that nobody waits for.)
     Acquire,
-    /// Some operations fail. Locks without waiters still work.
+    /// Some operations fail. Locks that nobody waits for can still be acquired. (Without `HDEL`, no
+    /// lock is released.)
     Some,
     /// Waiters are not notified.
     WakeUps,

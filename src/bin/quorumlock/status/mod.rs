@@ -89,8 +89,9 @@ async fn look(quorum: &Quorum, settings: &Settings, name: Option<String>) -> Res
     Ok(Seen { nodes, inspected, permits, name, list, rights, waited: None })
 }
 
-/// Asks each node that answers which rights for acquiring are missing, whether it refuses writes,
-/// and whether it forgot locks while it ran. The other requests of `status` do not show this.
+/// Asks each node that votes, is quarantined or has no record: which rights for acquiring are
+/// missing, whether it refuses writes, and whether it forgot locks while it ran. The other requests
+/// of `status` do not show this.
 pub(crate) async fn rights(nodes: &[NodeStatus], settings: &Settings) -> Vec<Asked> {
     let step = settings.node_timeout.unwrap_or(NODE_TIMEOUT);
     let worth: Vec<_> = nodes.iter().map(|node| node.state.is_admitted() || is_unused(node)).collect();

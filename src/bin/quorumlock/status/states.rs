@@ -31,7 +31,7 @@ pub(crate) fn told(node: &NodeStatus) -> String {
 pub(crate) fn why(verdict: &Verdict<'_>, index: usize, node: &NodeStatus) -> Option<String> {
     verdict.refusal(index).map(|refused| format!("{}, but {refused}", plain(node))).or_else(|| match &node.state {
         _ if is_unused(node) => Some(verdict.forgot(index).map_or_else(
-            || "no record: no client has used it since it started or forgot".to_owned(),
+            || "no record: no client has used it since it started empty or lost its data".to_owned(),
             |how| format!("forgot: {FORGOT} ({how}); it votes {} after a client has used it", left(verdict.max_ttl())),
         )),
         _ if is_idle(node) => Some("idle: it votes once a client has sent it the tokens in use".to_owned()),

@@ -134,7 +134,7 @@ enum Fate {
     Unknown,
 }
 
-/// A living holder renews before half of the time is over. So the hold was lost only if nodes
+/// A holder that renews does so before half of the ttl is over. So the hold was lost only if nodes
 /// reported that little time was left.
 fn fate(before: &Hold, elapsed: Duration) -> Fate {
     match (before.left, before.told, before.most) {

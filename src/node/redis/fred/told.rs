@@ -194,7 +194,7 @@ fn each_probe_keeps_a_thread_for_the_next_connection() {
     runtime.block_on(async {
         let client = Client::new(config(&endpoint("redis://eu"), None).unwrap(), None, None, None);
         let message = ReusableBoxFuture::new(message(client.message_rx()));
-        #[allow(clippy::disallowed_methods, reason = "fred's `ConnectHandle` is such a task")]
+        #[allow(clippy::disallowed_methods, reason = "fred's `ConnectHandle` is the handle of a Tokio task")]
         let task = tokio::spawn(std::future::pending());
         let slots = Arc::new(Slots::new(client.clone()));
         let connection = FredConnection { client, task, slots, message };

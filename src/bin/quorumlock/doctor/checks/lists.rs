@@ -55,15 +55,19 @@ fn another(conflict: &str, whose: Whose) -> Finding {
 /// The finding about a server without a record. `all` is true if all servers answer, none has a
 /// record, and none shows that it forgot locks. `quorumlock init` helps only in this case.
 fn unused(all: bool) -> Finding {
-    Finding::new(Level::Hint, "unused", "It has no record: no client has used it since it started or forgot.")
-        .why(
-            "It votes max_ttl after its first client has used it. But it votes at once if it has run for longer than \
+    Finding::new(
+        Level::Hint,
+        "unused",
+        "It has no record: no client has used it since it started empty or lost its data.",
+    )
+    .why(
+        "It votes max_ttl after its first client has used it. But it votes at once if it has run for longer than \
              1.25 max_ttl, and was never flushed, never evicted keys and never was a replica.",
-        )
-        .mend(match all {
-            true => "If all servers are new and never held a lock, run `quorumlock init`.",
-            false => "Start a client. `quorumlock init` does nothing here: it needs a new server on every node.",
-        })
+    )
+    .mend(match all {
+        true => "If all servers are new and never held a lock, run `quorumlock init`.",
+        false => "Start a client. `quorumlock init` does nothing here: it needs a new server on every node.",
+    })
 }
 
 /// The finding if no other list is in force on a node that answers. If another list is in force, or
