@@ -137,12 +137,12 @@ fn far(report: &Report) -> Vec<Line> {
         line("far: release p50", figure("release_p50_to_trip"), Bound::AtMost(1.005)),
         line("far: release p99", figure("release_p99_to_trip"), Bound::AtMost(1.02)),
         line(
-            "far: the first of all clients connects, to fred's to all nodes and one more round trip",
+            "far: a client connects, to fred's to all nodes and one more round trip",
             connect("connect_ms"),
             Bound::AtMost(1.05),
         ),
         line(
-            "far: another one connects, to fred's to all nodes and one more round trip",
+            "far: a client connects beside another, to fred's to all nodes and one more round trip",
             connect("connect_beside_ms"),
             Bound::AtMost(1.05),
         ),
