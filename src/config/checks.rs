@@ -247,7 +247,8 @@ mod tests {
             let refused = LockOptions::default().ttl(ttl).checked(Duration::ZERO).unwrap_err();
             assert!(refused.is_config() && refused.to_string().contains("use at most 24 h"), "{refused}");
             assert!(
-                refused.to_string().contains("is renewed by itself") && !refused.to_string().contains("raise max_ttl"),
+                refused.to_string().contains("the client renews a held lock")
+                    && !refused.to_string().contains("raise max_ttl"),
                 "{refused}"
             );
         }
