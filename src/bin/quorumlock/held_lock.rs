@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use quorumlock::{
-    Election, Error, Leader, Lease, LockGuard, LockOptions, LostReason, NodeReport, Once, OncePermit, PermitsGuard,
-    PermitsLease, Quorum, QuorumLock, QuorumRwLock, QuorumSemaphore, ReadGuard, Released,
+    Election, Error, Leader, LeaderLease, Lease, LockGuard, LockOptions, LostReason, NodeReport, Once, OncePermit,
+    PermitsGuard, PermitsLease, Quorum, QuorumLock, QuorumRwLock, QuorumSemaphore, ReadGuard, Released,
 };
 
 use crate::cli::Run;
@@ -109,6 +109,14 @@ impl Held {
         match self {
             Self::Once(permit) => permit.undo().await,
             other => other.release().await,
+        }
+    }
+
+    /// A view of the leader's office, if this is one.
+    pub(crate) fn office(&self) -> Option<LeaderLease> {
+        match self {
+            Self::Office(leader) => Some(leader.lease()),
+            _ => None,
         }
     }
 

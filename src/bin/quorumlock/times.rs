@@ -19,8 +19,8 @@ const LEAST_GRACE: Duration = Duration::from_millis(10);
 
 /// The ttl of the lock. The library checks a ttl from `--ttl`. A ttl from the environment, and the
 /// default, are checked here, so that the error says which of them to change.
-pub(crate) fn ttl(args: &Run, settings: &Settings) -> Result<Duration, Failure> {
-    if let Some(ttl) = args.ttl {
+pub(crate) fn ttl(given: Option<Duration>, settings: &Settings) -> Result<Duration, Failure> {
+    if let Some(ttl) = given {
         return Ok(ttl);
     }
     match (settings::ttl()?, settings.ttl) {

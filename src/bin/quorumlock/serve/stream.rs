@@ -1,0 +1,153 @@
+//! The socket of a connection: who is on the other side, and whether the other side has closed.
+
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::{TcpStream, UnixStream, tcp, unix};
+use tokio::time::{Instant, Sleep, sleep_until};
+
+use super::busy::Requests;
+use super::terms::Peer;
+
+/// The longest time from the first byte of a request to the end of its head.
+const HEAD: Duration = Duration::from_secs(10);
+
+pub(super) enum Socket {
+    Unix(UnixStream),
+    Tcp(TcpStream),
+}
+
+impl Socket {
+    pub(super) fn peer(&self) -> Peer {
+        match self {
+            Self::Unix(socket) => socket
+                .peer_cred()
+                .map_or_else(|_| Peer::default(), |seen| Peer { uid: Some(seen.uid()), pid: seen.pid() }),
+            Self::Tcp(_) => Peer::default(),
+        }
+    }
+
+    pub(super) const fn is_tcp(&self) -> bool {
+        matches!(self, Self::Tcp(_))
+    }
+
+    /// Dropping the writer tells the other side that nothing more comes.
+    pub(super) fn split(self) -> (Arc<Reading>, Writing) {
+        match self {
+            Self::Unix(socket) => {
+                let (reading, writing) = socket.into_split();
+                (Arc::new(Reading::Unix(reading)), Box::new(writing))
+            }
+            Self::Tcp(socket) => {
+                // Answers are small, and their clients wait for them.
+                let _ = socket.set_nodelay(true);
+                let (reading, writing) = socket.into_split();
+                (Arc::new(Reading::Tcp(reading)), Box::new(writing))
+            }
+        }
+    }
+}
+
+pub(super) type Writing = Box<dyn AsyncWrite + Send + Unpin>;
+
+pub(super) enum Reading {
+    Unix(unix::OwnedReadHalf),
+    Tcp(tcp::OwnedReadHalf),
+}
+
+impl Reading {
+    /// Waits until the other side has closed the connection, or its direction to us. Does not wait
+    /// for bytes that came before: hyper reads no further while it has a request to answer and
+    /// another one behind it.
+    pub(super) async fn closed(&self) {
+        #[cfg(any(target_os = "linux", target_os = "android"))]
+        {
+            // Besides a close, this reports urgent data, which no client sends.
+            let interest = tokio::io::Interest::PRIORITY;
+            let _ = match self {
+                Self::Unix(socket) => socket.ready(interest).await,
+                Self::Tcp(socket) => socket.ready(interest).await,
+            };
+        }
+        #[cfg(not(any(target_os = "linux", target_os = "android")))]
+        std::future::pending::<()>().await;
+    }
+
+    fn poll_ready(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self {
+            Self::Unix(socket) => socket.as_ref().poll_read_ready(context),
+            Self::Tcp(socket) => socket.as_ref().poll_read_ready(context),
+        }
+    }
+
+    fn try_read(&self, buffer: &mut ReadBuf<'_>) -> io::Result<usize> {
+        let read = match self {
+            Self::Unix(socket) => socket.try_read(buffer.initialize_unfilled())?,
+            Self::Tcp(socket) => socket.try_read(buffer.initialize_unfilled())?,
+        };
+        buffer.advance(read);
+        Ok(read)
+    }
+}
+
+/// Reads requests. Fails if the head of a request takes too long. (hyper's own limit also counts
+/// the time between two requests.)
+pub(super) struct Reader {
+    socket: Arc<Reading>,
+    requests: Arc<Requests>,
+    /// The number of requests before the one whose head is being read, and when it is too late.
+    head: Option<(u64, Instant)>,
+    timer: Option<Pin<Box<Sleep>>>,
+}
+
+impl Reader {
+    pub(super) const fn new(socket: Arc<Reading>, requests: Arc<Requests>) -> Self {
+        Self { socket, requests, head: None, timer: None }
+    }
+
+    /// Whether the head of a request takes too long. Called when no more bytes are there.
+    fn is_late(&mut self, context: &mut Context<'_>) -> bool {
+        let current = self.head.filter(|(before, _)| self.requests.idle_after() == Some(*before));
+        let Some((_, end)) = current else {
+            (self.head, self.timer) = (None, None);
+            return false;
+        };
+        let timer = self.timer.get_or_insert_with(|| Box::pin(sleep_until(end)));
+        if timer.deadline() != end {
+            timer.as_mut().reset(end);
+        }
+        timer.as_mut().poll(context).is_ready()
+    }
+}
+
+impl AsyncRead for Reader {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        loop {
+            match self.socket.poll_ready(context) {
+                Poll::Ready(ready) => ready?,
+                Poll::Pending if self.is_late(context) => return Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
+                Poll::Pending => return Poll::Pending,
+            }
+            match self.socket.try_read(buffer) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) => return Poll::Ready(Err(error)),
+                Ok(_) => {
+                    let before = self.requests.idle_after();
+                    if let Some(before) = before.filter(|before| self.head.is_none_or(|(head, _)| head != *before)) {
+                        self.head = Some((before, Instant::now() + HEAD));
+                    }
+                    return Poll::Ready(Ok(()));
+                }
+            }
+        }
+    }
+}
