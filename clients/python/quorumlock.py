@@ -131,6 +131,7 @@ class _Address:
         self.text = text
         self.family: int = socket.AF_UNIX
         self.target: Union[str, Tuple[str, int]] = text
+        self.host = "agent"
         if "://" in text:
             parts = urlsplit(text)
             try:
@@ -141,6 +142,8 @@ class _Address:
                 raise Invalid(f"{text!r} is no address of an agent: use a path, or http://127.0.0.1:PORT")
             self.family = socket.AF_INET6 if ":" in parts.hostname else socket.AF_INET
             self.target = (parts.hostname, port)
+            # Over TCP, the agent checks that the request is for loopback.
+            self.host = f"[{parts.hostname}]:{port}" if ":" in parts.hostname else f"{parts.hostname}:{port}"
 
     def unavailable(self, error: BaseException) -> Unavailable:
         return Unavailable(f"the agent at {self.text} does not answer: {error or type(error).__name__}")
@@ -191,9 +194,9 @@ class _Socket:
 _Answer = Tuple[int, Dict[str, Any]]
 
 
-def _request(method: str, path: str, body: Optional[Mapping[str, Any]]) -> bytes:
+def _request(host: str, method: str, path: str, body: Optional[Mapping[str, Any]]) -> bytes:
     content = b"" if body is None else json.dumps(body).encode()
-    head = f"{method} {path} HTTP/1.1\r\nHost: agent\r\n"
+    head = f"{method} {path} HTTP/1.1\r\nHost: {host}\r\n"
     if body is not None or method != "GET":
         head += f"Content-Type: application/json\r\nContent-Length: {len(content)}\r\n"
     return head.encode("ascii") + b"\r\n" + content
@@ -244,7 +247,7 @@ class _Connection(_Socket):
         end = None if limit is None else time.monotonic() + limit
         try:
             self._limit(end)
-            self.socket.sendall(_request(method, path, body))
+            self.socket.sendall(_request(self.address.host, method, path, body))
             parser = _parser()
             wanted = next(parser)
             while True:
@@ -310,7 +313,7 @@ class _AsyncConnection(_Socket):
         # Not wait_for, which may swallow a cancellation: at the limit, the connection ends.
         timer = None if limit is None else asyncio.get_running_loop().call_later(max(limit, 0), self.end)
         try:
-            self._writer.write(_request(method, path, body))
+            self._writer.write(_request(self.address.host, method, path, body))
             parser = _parser()
             wanted = next(parser)
             while True:
@@ -522,12 +525,12 @@ class _Holding:
 
     @property
     def lost(self) -> bool:
-        """Whether the lock is lost, or its time is over. Stop the work then. A lost lock never comes back."""
-        return self._state.lost()
+        """Whether the lock is lost or released, or its time is over. Stop the work then. It never comes back."""
+        return self._state.lost() or self._state.released
 
     @property
     def loss(self) -> Optional[Lost]:
-        """Why the lock is lost, or `None` if it is not lost."""
+        """Why the lock is lost (`reason` may be `released`), or `None` if it is not lost."""
         return self._state.error() if self.lost else None
 
     @property
@@ -671,9 +674,11 @@ def _keep(state: _State, connection: _Connection) -> None:
     try:
         while state.remaining() > 0:
             for method, path in state.requests():
-                sent = _clock()
+                sent, limit = _clock(), state.remaining()
+                if limit == 0:
+                    break
                 # An answer that comes after the deadline changes nothing.
-                if not state.heard(sent, connection.ask(method, path, None, state.remaining())):
+                if not state.heard(sent, connection.ask(method, path, None, limit)):
                     time.sleep(min(0.5, state.remaining() / 3))
     except Exception as error:
         state.broke(error)
@@ -800,8 +805,11 @@ async def _akeep(state: _State, connection: _AsyncConnection) -> None:
     try:
         while state.remaining() > 0:
             for method, path in state.requests():
-                sent = _clock()
-                if not state.heard(sent, await connection.ask(method, path, None, state.remaining())):
+                sent, limit = _clock(), state.remaining()
+                # At the limit, `ask` ends the connection. During a release, this would overtake the release.
+                if limit == 0:
+                    break
+                if not state.heard(sent, await connection.ask(method, path, None, limit)):
                     await asyncio.sleep(min(0.5, state.remaining() / 3))
     except Exception as error:
         state.broke(error)

@@ -22,6 +22,7 @@ import threading
 import time
 import unittest
 import uuid
+from unittest import mock
 
 import quorumlock
 from quorumlock import AlreadyDone, Invalid, Lost, NotAcquired, Unavailable, alock, lock
@@ -227,7 +228,8 @@ class Plain(Case):
             for agent in (self.agent, other):
                 self.assertTrue(self.is_taken(agent=agent))
         self.assertEqual(held.remaining, 0)
-        self.assertFalse(held.lost)
+        self.assertTrue(held.lost)
+        self.assertEqual(held.loss.reason, "released")
         with self.assertRaises(Lost) as lost:
             held.ensure()
         self.assertEqual(lost.exception.reason, "released")
@@ -327,10 +329,11 @@ class Plain(Case):
             lock(self.name, timeout=0.1, agent=lonely.socket)
 
     def test_tcp_address_and_variable(self):
-        os.environ["QUORUMLOCK_AGENT"] = self.another_agent("--listen", "127.0.0.1:0").addresses[1]
+        address = self.another_agent("--listen", "127.0.0.1:0").addresses[1]
         self.addCleanup(os.environ.pop, "QUORUMLOCK_AGENT")
-        with lock(self.name, timeout=LONG):
-            self.assertTrue(self.is_taken())
+        for os.environ["QUORUMLOCK_AGENT"] in (address, address.replace("127.0.0.1", "localhost")):
+            with lock(self.name, timeout=LONG):
+                self.assertTrue(self.is_taken())
 
     def test_many_threads_have_a_lock_each(self):
         failed = []
@@ -524,6 +527,14 @@ class Jobs(Case):
         with self.once():
             pass
 
+    def test_failed_job_is_given_back_to_an_agent_without_room(self):
+        full = self.another_agent("--max-clients", "1")
+        with self.assertRaises(ZeroDivisionError):
+            with quorumlock.once(self.name, 600, agent=full.socket):
+                raise ZeroDivisionError
+        with self.once():
+            pass
+
     def leader(self):
         """The leader's value, as another agent sees it."""
         try:
@@ -563,12 +574,29 @@ class Asyncio(Case):
                 with self.assertRaises(NotAcquired):
                     await self.alock(timeout=0.1)
                 self.assertFalse(await held.wait_lost(0.01))
-            self.assertFalse(held.lost)
+            self.assertTrue(held.lost)
             later = await self.alock()
             self.assertGreater(later.token, held.token)
             self.assertTrue(await later.release())
 
         self.run_in_loop(body)
+
+    def test_keeper_does_not_overtake_a_release(self):
+        limits, ask = [], quorumlock._AsyncConnection.ask
+
+        async def noted(connection, method, path, body, limit):
+            limits.append(limit)
+            return await ask(connection, method, path, body, limit)
+
+        async def body():
+            async with self.alock() as held:
+                pass
+            await held._keeper
+
+        with mock.patch.object(quorumlock._AsyncConnection, "ask", noted):
+            self.run_in_loop(body)
+        # At the limit 0, the keeper would end the connection, and so the lock.
+        self.assertNotIn(0, limits)
 
     def test_loss_is_told(self):
         async def body():

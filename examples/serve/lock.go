@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"log"
 	"net"
 	"net/http"
@@ -18,8 +19,10 @@ func dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	return new(net.Dialer).DialContext(ctx, "unix", os.Getenv("QUORUMLOCK_AGENT"))
 }
 
-// One connection: the lock belongs to it, so the agent releases the lock if this process dies.
-var agent = http.Client{Transport: &http.Transport{MaxConnsPerHost: 1, DialContext: dial}, Timeout: 75 * time.Second}
+// The lock belongs to one connection, so the agent releases the lock if this process dies. Nothing else may close the
+// connection: each lock needs a Transport of its own, which keeps its connection while it is idle.
+var transport = &http.Transport{DialContext: dial, MaxConnsPerHost: 1, IdleConnTimeout: 0, DisableKeepAlives: false}
+var agent = http.Client{Transport: transport, Timeout: 75 * time.Second}
 
 type answer struct {
 	ID, Message string
@@ -34,7 +37,10 @@ func ask(method, path, body string) (got answer, deadline time.Time) {
 	response, err := agent.Do(request)
 	if err == nil {
 		defer response.Body.Close()
-		err = json.NewDecoder(response.Body).Decode(&got)
+		var text []byte // the whole body: if any of it is left, Go closes the connection
+		if text, err = io.ReadAll(response.Body); err == nil {
+			err = json.Unmarshal(text, &got)
+		}
 	}
 	if err != nil || response.StatusCode != 200 {
 		log.Fatalln("stopped: there is no lock:", got.Message, err)

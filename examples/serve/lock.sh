@@ -35,8 +35,11 @@ work=$!
 while sleep 1 && kill -0 "$work" 2>/dev/null; do
   if [ $((deadline - $(now_ms))) -lt 20000 ]; then
     sent=$(now_ms)
-    until_ms=$(field until_ms "$(ask POST "/v1/locks/$id/keep" 2)")
+    kept=$(ask POST "/v1/locks/$id/keep" 2)
+    until_ms=$(field until_ms "$kept")
     [ -z "$until_ms" ] || deadline=$((sent + until_ms))
+    # The answers 410 and 404: the lock has ended before its deadline. Other failures may pass.
+    case $kept in *'"error":"lost"'* | *'"error":"unknown"'*) deadline=0 ;; esac
   fi
   # The next look is 3 s later at most.
   if [ $((deadline - $(now_ms))) -lt 4000 ]; then

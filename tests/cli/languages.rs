@@ -1,6 +1,7 @@
 //! Programs in other languages that use the agent: the tests of the Python client, and the programs
 //! of `examples/serve`. Tests are skipped if the language is missing; `scripts/test` says so.
 
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -135,4 +136,30 @@ async fn example_for_shell_releases_and_stops_at_a_loss() {
     let work = |then| ["sh", "-c", then];
     check_example(program, [&work("echo token $TOKEN"), &work("echo token $TOKEN; exec sleep 3600")], "lock is lost")
         .await;
+}
+
+/// A `curl` whose lock has ended at the first `keep`. A later one would give it an hour.
+const CURL_OF_A_LOST_LOCK: &str = r#"#!/bin/sh
+case $* in
+  */keep)
+    [ -e "$0.kept" ] && exec echo '{"until_ms":3600000}'
+    touch "$0.kept"
+    echo '{"error":"lost","message":"the lock was lost","reason":"revoked"}' ;;
+  *) echo '{"id":"5f1c","token":7,"until_ms":19000}' ;;
+esac
+"#;
+
+#[test]
+fn example_for_shell_stops_if_the_lock_has_ended() {
+    if is_missing("setsid") {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let curl = folder.path().join("curl");
+    std::fs::write(&curl, CURL_OF_A_LOST_LOCK).unwrap();
+    std::fs::set_permissions(&curl, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let path = format!("{}:{}", folder.path().display(), std::env::var("PATH").unwrap());
+    let mut example = bare_at(&folder_of("examples/serve/lock.sh"));
+    let (code, _, err) = done(example.args(["job", "sleep", "3600"]).env("PATH", path));
+    assert!(code != 0 && err.contains("the lock is lost"), "{code}: {err}");
 }

@@ -352,15 +352,26 @@ pub(crate) struct Serve {
     /// are not released: they end by their ttl
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration::parse)]
     pub(crate) grace: Duration,
-    /// How many connections are served at a time. Each connection has one request at a time
+    /// How many connections are served at a time. Each connection has one request at a time. At most
+    /// as many as the process may open files, less 256
     #[arg(long, value_name = "N", default_value_t = 4_096)]
     pub(crate) max_clients: usize,
-    /// How many locks the agent holds at a time
+    /// How many connections one user may have. All clients over TCP count as one user
+    #[arg(long, value_name = "N", default_value_t = 3_072)]
+    pub(crate) max_user_clients: usize,
+    /// How many locks the agent holds at a time. A lock counts once for each of its names, and once
+    /// more for each KiB of names and value
     #[arg(long, value_name = "N", default_value_t = 16_384)]
     pub(crate) max_locks: usize,
+    /// How many locks the agent holds for one user
+    #[arg(long, value_name = "N", default_value_t = 12_288)]
+    pub(crate) max_user_locks: usize,
     /// How many locks the agent holds for one connection
     #[arg(long, value_name = "N", default_value_t = 1_024)]
     pub(crate) max_client_locks: usize,
+    /// How many streams of election events are served at a time
+    #[arg(long, value_name = "N", default_value_t = 256)]
+    pub(crate) max_streams: usize,
     /// Also serves Prometheus metrics at http://ADDR/metrics; a bare port means loopback
     #[arg(long, value_name = "ADDR")]
     pub(crate) metrics: Option<String>,

@@ -42,6 +42,14 @@ impl Wanted {
         Ok(Self::Lock(note.map_or_else(|| lock.clone(), |note| lock.describe(note))))
     }
 
+    /// The value that a leader shows to other clients, if this is an office.
+    pub(crate) fn value(&self) -> &str {
+        match self {
+            Self::Office(_, value) => value.as_deref().unwrap_or_default(),
+            _ => "",
+        }
+    }
+
     /// Acquires the lock. A leader then sends its value to the nodes. For a job that is done once
     /// in a period: `None` if the job was done in this period, or is being done.
     pub(crate) async fn acquire(&self, timeout: Duration) -> Result<Option<Held>, Error> {

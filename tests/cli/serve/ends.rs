@@ -1,10 +1,13 @@
 //! How locks end with their connections, and with the agent.
 
+use std::io::Write;
+use std::time::{Duration, Instant};
+
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use super::super::{until, until_released};
-use super::{Agent, path, request, serve, wanted};
+use super::super::{at_once, until, until_released};
+use super::{Agent, Client, IN_VAIN_MS, path, request, serve, wanted};
 use crate::common::server::Server;
 use crate::common::servers;
 
@@ -62,27 +65,61 @@ async fn request_of_a_closed_connection_is_withdrawn() {
     until("no lock is left", || agent.counts("locks") == 0);
 }
 
+/// Makes the agent close a connection, and waits for the end.
+fn makes_the_agent_close(client: &mut Client, how: &str) {
+    client.writes(match how {
+        "bad HTTP" => "this is no HTTP\r\n\r\n".to_owned(),
+        "a large body" => "POST /v1/locks HTTP/1.1\r\nHost: a\r\nContent-Length: 100000000\r\n\r\n".to_owned(),
+        "a slow body" => "POST /v1/locks HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n{".to_owned(),
+        "a slow head" => "GET /healthz HTTP/1.1\r\nHo".to_owned(),
+        _ => request("GET", "/healthz", "Connection: close\r\n", ""),
+    });
+    let status = |rest: &str| rest.split(' ').nth(1).map(str::to_owned);
+    let expected = match how {
+        "bad HTTP" => Some("400"),
+        "a large body" => Some("413"),
+        "a slow body" => Some("408"),
+        "a slow head" => None,
+        _ => Some("200"),
+    };
+    assert_eq!(status(&client.rest()).as_deref(), expected, "{how}");
+}
+
 #[tokio::test]
-async fn lock_stays_while_the_agent_has_closed_its_connection() {
+async fn lock_of_a_connection_that_the_agent_closed_stays() {
     let servers = servers(3).await;
     let agent = Agent::start(&servers, &[]);
-    let (mut client, mut other) = (agent.client(), agent.client());
-    let lock = client.acquires("a", Value::Null);
-    client.writes("this is no HTTP\r\n\r\n");
-    assert!(client.rest().starts_with("HTTP/1.1 400 "), "the agent closes the connection");
-    // The client may still work, since it has not closed its side.
-    assert_eq!(other.asks("GET", &path(&lock), "").0, 200);
-    assert!(is_held(&servers, "a"));
-    drop(client);
-    until_released(&servers, "a");
-    // A client that never closes its side loses the lock, but not before its deadline.
-    let mut client = agent.client();
-    let lock = client.acquires("a", json!({ "ttl_ms": 12_000 }));
-    client.writes("this is no HTTP\r\n\r\n");
-    client.rest();
-    until_released(&servers, "a");
-    let (status, told) = other.asks("GET", &path(&lock), "");
-    assert_eq!((status, &told["reason"]), (410, &json!("disconnected")), "{told}");
+    at_once(["bad HTTP", "a large body", "a slow body", "a slow head", "Connection: close"], |how| {
+        let (mut client, mut other) = (agent.client(), agent.client());
+        let lock = client.acquires(how, json!({ "ttl_ms": 60_000 }));
+        makes_the_agent_close(&mut client, how);
+        // The client's library closes its side by itself. The client works on.
+        drop(client);
+        let (status, told) = other.asks("GET", &path(&lock), "");
+        assert_eq!(status, 200, "{how}: {told}");
+        let (status, told) = other.asks("POST", "/v1/locks", json!({ "names": [how], "timeout_ms": IN_VAIN_MS }));
+        assert_eq!(status, 409, "{how}: {told}");
+        assert_eq!(other.asks("DELETE", &path(&lock), ""), (200, json!({ "released": true })), "{how}");
+        until_released(&servers, how);
+    });
+}
+
+#[tokio::test]
+async fn lock_of_a_connection_that_the_agent_closed_ends_in_time() {
+    let servers = servers(3).await;
+    let agent = Agent::start(&servers, &[]);
+    at_once(["closes its side", "does not"], |who| {
+        let (mut client, mut other) = (agent.client(), agent.client());
+        let sent = Instant::now();
+        let lock = client.acquires(who, json!({ "ttl_ms": 12_000 }));
+        let deadline = sent + Duration::from_millis(lock["until_ms"].as_u64().unwrap());
+        makes_the_agent_close(&mut client, "bad HTTP");
+        let _client = (who == "does not").then_some(client);
+        until_released(&servers, who);
+        assert!(Instant::now() >= deadline, "the client could still work");
+        let (status, told) = other.asks("GET", &path(&lock), "");
+        assert_eq!((status, &told["reason"]), (410, &json!("disconnected")), "{who}: {told}");
+    });
 }
 
 #[tokio::test]
@@ -111,25 +148,46 @@ async fn agent_that_is_told_to_end_waits_for_its_clients() {
 async fn locks_that_clients_keep_end_by_their_ttl() {
     let servers = servers(3).await;
     let mut agent = Agent::start(&servers, &["--grace", "0"]);
-    let (mut slow, mut quick, mut watcher) = (agent.client(), agent.client(), agent.client());
-    let lock = slow.acquires("slow", Value::Null);
-    quick.acquires("quick", Value::Null);
-    watcher.sends("GET", &format!("{}?wait_ms={}", path(&lock), super::HOUR), "");
+    let (mut slow, mut quick, mut unaware) = (agent.client(), agent.client(), agent.client());
+    slow.acquires("slow", Value::Null);
+    unaware.acquires("unaware", Value::Null);
+    let lock = quick.acquires("quick", Value::Null);
+    quick.sends("GET", &format!("{}?wait_ms={}", path(&lock), super::HOUR), "");
     until("it waits", || agent.counts("waiting") == 1);
     agent.process.send(Signal::TERM);
-    let (status, told) = watcher.hears();
+    // This client learns that its lock has ended, and lets go.
+    let (status, told) = quick.hears();
     assert_eq!((status, &told["reason"]), (410, &json!("stopping")), "{told}");
-    // This client notices the end of its connection, and lets go.
-    assert_eq!(quick.rest(), "");
     drop(quick);
+    // The library of this client notices the end of its connection. The client does not.
+    assert_eq!(unaware.rest(), "");
+    drop(unaware);
     let (code, _, err) = agent.process.done();
     assert!(code == 0 && err.contains("have not let go"), "{code}: {err}");
     // On a machine that stalls, it was not quick enough.
-    if err.contains("the clients of 1 lock have") {
+    if err.contains("the clients of 2 locks have") {
         until_released(&servers, "quick");
     }
-    assert!(is_held(&servers, "slow"), "its client may still work");
+    assert!(is_held(&servers, "slow") && is_held(&servers, "unaware"), "their clients may still work");
     drop(slow);
+}
+
+#[tokio::test]
+async fn ending_agent_serves_a_request_of_a_new_connection() {
+    let servers = servers(3).await;
+    let mut tries = 0;
+    // The agent is there for another second. On a machine that stalls, it may be gone too early.
+    until("the lock is released", || {
+        tries += 1;
+        let mut agent = Agent::start(&servers, &["--grace", "0"]);
+        let (mut holder, mut new) = (agent.client(), agent.client());
+        let lock = holder.acquires(&format!("try {tries}"), Value::Null);
+        until("the new connection is accepted", || agent.counts("clients") == 3);
+        agent.process.send(Signal::TERM);
+        assert_eq!(holder.rest(), "");
+        new.writer.write_all(request("DELETE", &path(&lock), "", "").as_bytes()).is_ok()
+            && new.rest().starts_with("HTTP/1.1 200 ")
+    });
 }
 
 #[tokio::test]

@@ -12,18 +12,20 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::{Background, over, until};
-use crate::common::PATIENCE;
 use crate::common::server::Server;
+use crate::common::{PATIENCE, program};
 
 /// A timeout for a request that must succeed.
 const HOUR: u64 = 3_600_000;
+/// The header `Host` of requests over a Unix socket.
+const HOST: &str = "unix-agent";
 /// A timeout that must pass: see `IN_VAIN`.
 const IN_VAIN_MS: u64 = 5_000;
 
@@ -75,11 +77,27 @@ fn serve(servers: &[Server], folder: &Path) -> Command {
     command
 }
 
+/// The command, run by a shell script: `exec "$@"` is the command.
+fn by_shell(script: &str, command: &Command) -> Command {
+    let mut shell = program::command("sh");
+    shell.args(["-c", script, "sh"]).arg(command.get_program()).args(command.get_args());
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => shell.env(name, value),
+            None => shell.env_remove(name),
+        };
+    }
+    shell.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    shell
+}
+
 /// A connection to an agent.
 struct Client {
     writer: Box<dyn Write + Send>,
     reader: BufReader<Box<dyn Read + Send>>,
     unix: Option<UnixStream>,
+    /// The header `Host` of requests.
+    host: String,
 }
 
 impl Client {
@@ -87,14 +105,16 @@ impl Client {
         let stream = UnixStream::connect(socket).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         let clone = || stream.try_clone().unwrap();
-        Self { writer: Box::new(clone()), reader: BufReader::new(Box::new(clone())), unix: Some(stream) }
+        let (writer, reader) = (Box::new(clone()), BufReader::new(Box::new(clone()) as Box<dyn Read + Send>));
+        Self { writer, reader, unix: Some(stream), host: HOST.to_owned() }
     }
 
     fn to_port(port: u16) -> Self {
         let stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         let clone = stream.try_clone().unwrap();
-        Self { writer: Box::new(clone), reader: BufReader::new(Box::new(stream)), unix: None }
+        let (writer, reader) = (Box::new(clone), BufReader::new(Box::new(stream) as Box<dyn Read + Send>));
+        Self { writer, reader, unix: None, host: format!("127.0.0.1:{port}") }
     }
 
     /// Writes these bytes.
@@ -104,7 +124,12 @@ impl Client {
 
     /// Sends a request, and does not wait for the answer.
     fn sends(&mut self, method: &str, path: &str, body: impl Display) {
-        self.writes(request(method, path, "", &body.to_string()));
+        self.sends_with("", method, path, body);
+    }
+
+    /// The same, with more headers.
+    fn sends_with(&mut self, headers: &str, method: &str, path: &str, body: impl Display) {
+        self.writes(request(method, path, headers, &body.to_string()).replacen(HOST, &self.host, 1));
     }
 
     /// Waits for an answer.
@@ -177,7 +202,7 @@ fn is_listed(method: &str, path: &str, status: u16) -> bool {
 }
 
 fn request(method: &str, path: &str, headers: &str, body: &str) -> String {
-    format!("{method} {path} HTTP/1.1\r\nHost: agent\r\n{headers}Content-Length: {}\r\n\r\n{body}", body.len())
+    format!("{method} {path} HTTP/1.1\r\nHost: {HOST}\r\n{headers}Content-Length: {}\r\n\r\n{body}", body.len())
 }
 
 /// The body of a request for a lock, with more fields.

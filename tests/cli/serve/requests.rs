@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use super::super::until;
-use super::{Agent, Client, path, request, wanted};
+use super::super::{Background, until};
+use super::{Agent, Client, by_shell, path, request, serve, wanted};
 use crate::common::servers;
 
 #[tokio::test]
@@ -20,6 +20,7 @@ async fn malformed_requests_are_refused_and_the_connection_stays() {
         (post("{\"names\": [\"\"]}"), 400, "name"),
         (post("{\"names\": [\"b\"], \"ttl_ms\": 1}"), 400, "ttl"),
         (post("{\"names\": [\"b\"], \"connection\": false}"), 400, "needs keep_ms"),
+        (post("{\"names\": [\"b\"], \"connection\": false, \"keep_ms\": 3600001}"), 400, "use 100 to 3600000"),
         (post("{\"names\": [\"redis://user:secret@eu\"]}"), 400, "address with a login"),
         (post(""), 400, "missing field `names`"),
         (post("[[\"b\"]]"), 400, "no JSON object"),
@@ -106,6 +107,64 @@ async fn bounds_are_told_by_name() {
     assert_eq!(third.rest(), "");
     drop(others);
     until("there is room", || agent.client().asks("GET", "/healthz", "").0 == 200);
+}
+
+/// The status of a request for these names, and the bound in the answer.
+fn bound_of(client: &mut Client, names: &[&str], more: Value) -> (u16, Value) {
+    let mut body = wanted("", more);
+    body["names"] = json!(names);
+    let (status, told) = client.asks("POST", "/v1/locks", body);
+    (status, told["bound"].clone())
+}
+
+#[tokio::test]
+async fn each_name_and_each_user_counts() {
+    let servers = servers(3).await;
+    let bounds = ["--max-client-locks", "3", "--max-user-locks", "4", "--max-user-clients", "3", "--max-streams", "1"];
+    let agent = Agent::start(&servers, &bounds);
+    until("the first client has gone", || agent.counts("clients") == 1);
+    let (mut client, mut other) = (agent.client(), agent.client());
+    assert_eq!(bound_of(&mut client, &["a", "b", "c", "d"], Value::Null), (429, json!("max-client-locks")));
+    assert_eq!(bound_of(&mut client, &["a", "b", "c"], Value::Null), (200, Value::Null));
+    let untied = json!({ "keep_ms": 3_600_000, "connection": false });
+    assert_eq!(bound_of(&mut other, &["d", "e"], untied.clone()), (429, json!("max-user-locks")));
+    assert_eq!(bound_of(&mut other, &["d"], untied), (200, Value::Null));
+    client.sends("GET", "/v1/elections/x/events", "");
+    assert_eq!(client.head().0, 200);
+    let (status, told) = other.asks("GET", "/v1/elections/x/events", "");
+    assert_eq!((status, &told["bound"]), (429, &json!("max-streams")), "{told}");
+    let mut third = agent.client();
+    assert_eq!(third.asks("GET", "/healthz", "").0, 200);
+    let (status, told) = agent.client().asks("GET", "/healthz", "");
+    assert_eq!((status, &told["bound"]), (503, &json!("max-user-clients")), "{told}");
+}
+
+#[tokio::test]
+async fn connection_too_many_may_still_release() {
+    let servers = servers(3).await;
+    let agent = Agent::start(&servers, &["--max-clients", "1"]);
+    let mut client = agent.client();
+    until("it is let in", || {
+        client = agent.client();
+        client.asks("GET", "/healthz", "").0 == 200
+    });
+    let body = json!({ "name": "report", "period_ms": 3_300_000 });
+    let (status, job) = client.asks("POST", "/v1/once", &body);
+    assert_eq!(status, 200, "{job}");
+    assert_eq!(agent.client().asks("GET", &path(&job), "").0, 503);
+    let undone = agent.client().asks("DELETE", &(path(&job) + "?undo=1"), "");
+    assert_eq!(undone, (200, json!({ "released": true })));
+    let (status, again) = client.asks("POST", "/v1/once", &body);
+    assert_eq!(status, 200, "{again}");
+}
+
+#[tokio::test]
+async fn clients_are_as_many_as_files_allow() {
+    let servers = servers(1).await;
+    let folder = tempfile::tempdir().unwrap();
+    let mut agent = Background::start(&mut by_shell("ulimit -n 300; exec \"$@\"", &serve(&servers, folder.path())));
+    agent.says("--max-clients is 44");
+    agent.says("listening on");
 }
 
 #[tokio::test]

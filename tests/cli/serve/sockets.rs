@@ -8,8 +8,8 @@ use std::os::unix::process::CommandExt;
 use rustix::process::geteuid;
 use serde_json::{Value, json};
 
-use super::super::{Background, done, until};
-use super::{Agent, Client, path, request, serve, socket, wanted};
+use super::super::{Background, done, over, until};
+use super::{Agent, Client, by_shell, path, serve, socket, wanted};
 use crate::common::port::Port;
 use crate::common::program::command;
 use crate::common::servers;
@@ -35,6 +35,17 @@ async fn stale_socket_is_replaced_and_a_live_one_is_not() {
     let (code, _, err) = done(&mut serve(&servers, folder.path()));
     assert!(code == 64 && err.contains("no socket"), "{code}: {err}");
     assert_eq!(std::fs::read_to_string(socket(folder.path())).unwrap(), "precious");
+}
+
+#[tokio::test]
+async fn lock_file_of_the_socket_is_no_link() {
+    let servers = servers(1).await;
+    let folder = tempfile::tempdir().unwrap();
+    let target = folder.path().join("precious");
+    std::os::unix::fs::symlink(&target, folder.path().join("agent.sock.lock")).unwrap();
+    let (code, _, err) = done(&mut serve(&servers, folder.path()));
+    assert!(code == 64 && err.contains("agent.sock.lock"), "{code}: {err}");
+    assert!(!target.exists());
 }
 
 #[tokio::test]
@@ -88,10 +99,23 @@ async fn tcp_is_for_loopback_and_for_programs() {
     let lock = client.acquires("a", Value::Null);
     // The lock belongs to nobody's uid, so it is unknown on the Unix socket.
     assert_eq!(agent.client().asks("GET", &path(&lock), "").0, 404);
-    let mut page = Client::to_port(port.number());
-    page.writes(request("POST", "/v1/locks", "Origin: http://evil.example\r\n", &wanted("b", Value::Null).to_string()));
-    let (status, told) = page.hears();
-    assert_eq!((status, &told["error"]), (403, &json!("origin")), "{told}");
+    let own_host = format!("127.0.0.1:{}", port.number());
+    let evil_host = format!("evil.example:{}", port.number());
+    for (host, header, error) in [
+        (&*own_host, "Origin: http://evil.example\r\n", "origin"),
+        (&own_host, "Sec-Fetch-Site: same-origin\r\n", "origin"),
+        (&own_host, "Host: evil.example\r\n", "host"),
+        (&evil_host, "", "host"),
+        ("127.0.0.1:1", "", "host"),
+    ] {
+        let mut page = Client { host: host.to_owned(), ..Client::to_port(port.number()) };
+        page.sends_with(header, "POST", "/v1/locks", wanted("b", Value::Null));
+        let (status, told) = page.hears();
+        assert_eq!((status, &told["error"]), (403, &json!(error)), "{host} {header}: {told}");
+    }
+    let mut local = Client { host: format!("localhost:{}", port.number()), ..Client::to_port(port.number()) };
+    local.sends_with("Sec-Fetch-Site: none\r\n", "GET", "/healthz", "");
+    assert_eq!(local.hears().0, 200);
     let mut waiter = agent.client();
     waiter.sends("POST", "/v1/locks", wanted("a", Value::Null));
     until("it waits", || agent.counts("waiting") == 1);
@@ -106,17 +130,9 @@ async fn sockets_of_systemd_are_used() {
     let folder = tempfile::tempdir().unwrap();
     let listener = UnixListener::bind(socket(folder.path())).unwrap();
     let agent = |stdin: std::process::Stdio| {
-        let mut shell = command("sh");
-        shell.args(["-c", "LISTEN_PID=$$ LISTEN_FDS=1 exec \"$@\" 3<&0 </dev/null", "sh"]);
-        let serve = serve(&servers, folder.path());
-        shell.args([serve.get_program(), "serve".as_ref()]).env_remove("XDG_RUNTIME_DIR");
-        for (name, value) in serve.get_envs() {
-            match value {
-                Some(value) => shell.env(name, value),
-                None => shell.env_remove(name),
-            };
-        }
-        shell.stdin(stdin).stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped());
+        let script = "LISTEN_PID=$$ LISTEN_FDS=1 exec \"$@\" 3<&0 </dev/null";
+        let mut shell = by_shell(script, over(&servers).arg("serve").env_remove("XDG_RUNTIME_DIR"));
+        shell.stdin(stdin);
         shell
     };
     let mut process = Background::start(&mut agent(std::os::fd::OwnedFd::from(listener).into()));

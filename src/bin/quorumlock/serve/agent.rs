@@ -6,20 +6,26 @@ use std::time::{Duration, Instant};
 
 use metrics::{Gauge, describe_gauge, gauge};
 use metrics_exporter_prometheus::PrometheusHandle;
-use quorumlock::{LostReason, Quorum};
-use tokio::sync::{Notify, Semaphore};
+use quorumlock::{Error, Inspected, LostReason, Quorum, Released};
+use tokio::runtime::Handle;
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, SemaphorePermit};
+use tokio::task::JoinHandle;
 use tokio::time::sleep_until;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::errors::Refusal;
-use super::table::{Entry, Limits, Sizes, Table};
+use super::table::{Entry, Limits, Sizes, Table, TooMany};
 use super::terms::{ClientId, Peer, Terms};
 use crate::held_lock::{Held, View};
 use crate::settings::Settings;
 
 /// How many connections may be refused at a time, with an answer. Further ones are closed at once.
 const REFUSALS: usize = 64;
+/// How many inspections of names run at a time. Further ones wait: each asks all nodes.
+const INSPECTIONS: usize = 32;
+/// The number of a connection that is not in the table.
+const OUTSIDE: ClientId = 0;
 
 pub(super) struct Agent {
     pub(super) quorum: Quorum,
@@ -27,12 +33,18 @@ pub(super) struct Agent {
     pub(super) metrics: PrometheusHandle,
     table: Mutex<Table<Holding>>,
     waiting: AtomicUsize,
+    /// Releases that are under way.
+    releasing: AtomicUsize,
+    runtime: Handle,
     gauges: Gauges,
     /// One for each connection that is being refused.
     pub(super) refusals: Semaphore,
-    /// Is notified when a lock was added that lapses before all others.
+    /// One for each stream of events.
+    streams: Arc<Semaphore>,
+    inspections: Semaphore,
+    /// Is notified when a lock must be looked at before all others.
     earlier: Notify,
-    /// Is notified when a lock or a connection has left the table.
+    /// Is notified when a lock or a connection has left the table, and when a release has ended.
     left: Notify,
     /// No more locks are taken.
     pub(super) stopping: CancellationToken,
@@ -55,8 +67,12 @@ impl Agent {
             metrics,
             table: Mutex::new(Table::new(limits)),
             waiting: AtomicUsize::new(0),
+            releasing: AtomicUsize::new(0),
+            runtime: Handle::current(),
             gauges: Gauges::new(),
             refusals: Semaphore::new(REFUSALS),
+            streams: Arc::new(Semaphore::new(limits.streams.min(Semaphore::MAX_PERMITS))),
+            inspections: Semaphore::new(INSPECTIONS),
             earlier: Notify::new(),
             left: Notify::new(),
             stopping: CancellationToken::new(),
@@ -73,26 +89,49 @@ impl Agent {
         self.table().sizes()
     }
 
-    /// Adds a connection. Its locks end when the returned value is dropped.
-    pub(super) fn enter(self: &Arc<Self>, peer: Peer, is_tcp: bool) -> Result<Client, Refusal> {
-        let id = self.table().enter().map_err(Refusal::no_room)?;
-        self.gauges.clients.increment(1.0);
-        Ok(Client { agent: self.clone(), id, peer, is_tcp })
+    /// Adds a connection. Its locks end when the returned value is dropped, except those that
+    /// [`cut`](Self::cut) leaves.
+    pub(super) fn enter(self: &Arc<Self>, peer: Peer, port: Option<u16>) -> Result<Client, Refusal> {
+        let id = self.table().enter(peer.uid).map_err(Refusal::no_room)?;
+        self.show_sizes();
+        Ok(Client { agent: self.clone(), id, peer, port })
     }
 
-    /// A deadline that has not passed yet, and that the client of this connection was told for one
-    /// of its locks.
-    pub(super) fn told(&self, client: ClientId) -> Option<Instant> {
-        self.table().told(client).filter(|told| *told > Instant::now())
+    /// A connection that has no place in the table. It cannot have locks of its own.
+    pub(super) fn outside(self: &Arc<Self>, peer: Peer, port: Option<u16>) -> Client {
+        Client { agent: self.clone(), id: OUTSIDE, peer, port }
     }
 
-    /// Reserves a place for a lock that is about to be acquired.
-    pub(super) fn reserve(&self, client: Option<ClientId>) -> Result<Place<'_>, Refusal> {
+    /// The agent closes this connection, or is about to. The client may go on with its locks until
+    /// the deadlines that it was told, so these locks stay until then.
+    pub(super) fn cut(&self, client: ClientId) {
+        self.table().cut(client, Instant::now());
+        self.earlier.notify_one();
+    }
+
+    /// Reserves places for a lock that is about to be acquired.
+    pub(super) fn reserve(&self, peer: Peer, client: Option<ClientId>, places: usize) -> Result<Reserved<'_>, Refusal> {
         if self.stopping.is_cancelled() {
             return Err(Refusal::stopping());
         }
-        self.table().reserve(client)?;
-        Ok(Place { agent: self, _waiting: self.waits() })
+        self.table().reserve(peer.uid, client, places)?;
+        Ok(Reserved { agent: self, uid: peer.uid, places, _waiting: self.waits() })
+    }
+
+    /// Reserves a place for a stream of events, until the returned value is dropped.
+    pub(super) fn stream(&self) -> Result<OwnedSemaphorePermit, Refusal> {
+        self.streams.clone().try_acquire_owned().map_err(|_| TooMany("max-streams").into())
+    }
+
+    /// Waits for a place for an inspection. (The semaphore is never closed, so this is no error.)
+    pub(super) async fn inspection(&self) -> Option<SemaphorePermit<'_>> {
+        self.inspections.acquire().await.ok()
+    }
+
+    /// What the nodes store about a name.
+    pub(super) async fn inspect(&self, name: &str) -> Result<Inspected, Error> {
+        let _one = self.inspection().await;
+        self.quorum.inspect(name).await
     }
 
     /// Counts a request that waits, until the returned value is dropped.
@@ -106,28 +145,54 @@ impl Agent {
         self.waiting.load(Ordering::Relaxed)
     }
 
+    /// Shows in the metrics how much is in the table.
+    fn show_sizes(&self) {
+        let sizes = self.sizes();
+        self.gauges.clients.set(sizes.clients as f64);
+        self.gauges.locks.set(sizes.locks as f64);
+    }
+
     /// Locks or connections have left the table.
     fn have_left(&self) {
-        self.gauges.locks.set(self.sizes().locks as f64);
+        self.show_sizes();
         self.left.notify_waiters();
     }
 
+    /// Releases a lock. The release goes on if the caller goes away.
+    pub(super) fn release(self: &Arc<Self>, held: Held, undo: bool) -> JoinHandle<Result<Released, Error>> {
+        self.releasing.fetch_add(1, Ordering::Relaxed);
+        let agent = self.clone();
+        self.runtime.spawn(async move {
+            let released = if undo { held.undo().await } else { held.release().await };
+            agent.releasing.fetch_sub(1, Ordering::Relaxed);
+            agent.left.notify_waiters();
+            released
+        })
+    }
+
+    /// Waits until no release is under way.
+    pub(super) async fn released(&self) {
+        self.until(|agent| agent.releasing.load(Ordering::Relaxed) == 0).await;
+    }
+
+    /// Releases locks that have left the table.
+    fn end(self: &Arc<Self>, ended: Vec<Holding>) {
+        ended.into_iter().for_each(|holding| drop(self.release(holding.held, false)));
+        self.have_left();
+    }
+
     /// Gives the lock to its owner, the connection or the time to keep it. Nothing else may happen
-    /// between the acquisition and this call: until then, a closed connection drops the lock.
-    pub(super) fn hold(&self, terms: Terms, holding: Holding) -> Result<Uuid, Refusal> {
+    /// between the acquisition and this call: until then, a closed connection drops the lock. Gives
+    /// the lock back if the connection was closed.
+    pub(super) fn hold(&self, terms: Terms, places: usize, holding: Holding) -> Result<Uuid, Holding> {
         let id = uuid::Builder::from_random_bytes(rand::random()).into_uuid();
-        let added = self.table().add(id, terms, holding);
-        match added {
-            Ok(is_earliest) => {
-                self.gauges.locks.increment(1.0);
-                if is_earliest {
-                    self.earlier.notify_one();
-                }
-                Ok(id)
-            }
-            // Nobody reads this answer. The guard is dropped here, with the table unlocked.
-            Err(_guard) => Err(Refusal::stopping()),
+        // The table must not be locked in what follows.
+        let added = self.table().add(id, terms, places, holding, Instant::now());
+        if added? {
+            self.earlier.notify_one();
         }
+        self.show_sizes();
+        Ok(id)
     }
 
     /// A view of the lock, and the token that is cancelled when the agent has ended the lock.
@@ -152,7 +217,7 @@ impl Agent {
         let view = entry.guard.held.view();
         let remaining = view.remaining();
         if remaining.is_zero() {
-            return Err(lost(&view));
+            return Err(Refusal::lost_by(lost(&view)));
         }
         let until = entry.terms.until(arrival, now, remaining);
         Ok(each(&entry.guard, until))
@@ -162,8 +227,24 @@ impl Agent {
     pub(super) fn keep(&self, id: Uuid, peer: Peer) -> Result<(), Refusal> {
         let mut table = self.table();
         let now = Instant::now();
-        table.find(id, peer, now)?.terms.keep(now);
-        Ok(())
+        let entry = table.find(id, peer, now)?;
+        match entry.guard.lost() {
+            Some(reason) => Err(Refusal::lost_by(reason)),
+            None => {
+                entry.terms.keep(now);
+                Ok(())
+            }
+        }
+    }
+
+    /// Notes that a request on this connection was answered that the lock has ended.
+    pub(super) fn tell_end(&self, id: Uuid, client: ClientId) {
+        self.table().tell_end(id, client);
+    }
+
+    /// From now on, the lock takes up so many places.
+    pub(super) fn resize(&self, id: Uuid, places: usize) -> Result<(), Refusal> {
+        Ok(self.table().resize(id, places)?)
     }
 
     /// Removes the lock from the table. The caller releases it.
@@ -173,13 +254,12 @@ impl Agent {
         Ok(entry)
     }
 
-    /// Ends locks that their clients did not keep in time. Never returns.
-    pub(super) async fn end_lapsed(&self) {
+    /// Ends locks whose time is over. Never returns.
+    pub(super) async fn end_lapsed(self: &Arc<Self>) {
         loop {
-            let (guards, next) = self.table().lapse(Instant::now());
-            if !guards.is_empty() {
-                drop(guards);
-                self.have_left();
+            let (ended, next) = self.table().lapse(Instant::now(), Holding::lost);
+            if !ended.is_empty() {
+                self.end(ended);
             }
             let due = async {
                 match next {
@@ -195,10 +275,10 @@ impl Agent {
     }
 
     /// Waits until the condition holds.
-    pub(super) async fn until(&self, condition: impl Fn(Sizes) -> bool) {
+    pub(super) async fn until(&self, condition: impl Fn(&Self) -> bool) {
         loop {
             let left = self.left.notified();
-            if condition(self.sizes()) {
+            if condition(self) {
                 return;
             }
             left.await;
@@ -206,41 +286,50 @@ impl Agent {
     }
 }
 
-/// Why the lock was lost.
-pub(super) fn lost(view: &View) -> Refusal {
-    use futures::FutureExt;
-    Refusal::lost_by(view.lost().now_or_never().unwrap_or(LostReason::Expired))
+impl Holding {
+    /// Why the lock was lost, if it was.
+    fn lost(&self) -> Option<LostReason> {
+        let view = self.held.view();
+        view.remaining().is_zero().then(|| lost(&view))
+    }
 }
 
-/// A connection in the table.
+/// Why the lock was lost. The caller knows that it was.
+pub(super) fn lost(view: &View) -> LostReason {
+    use futures::FutureExt;
+    view.lost().now_or_never().unwrap_or(LostReason::Expired)
+}
+
+/// A connection.
 pub(super) struct Client {
     pub(super) agent: Arc<Agent>,
     pub(super) id: ClientId,
     pub(super) peer: Peer,
-    pub(super) is_tcp: bool,
+    /// The agent's port, if the connection is over TCP.
+    pub(super) port: Option<u16>,
 }
 
 impl Drop for Client {
     fn drop(&mut self) {
-        let guards = self.agent.table().leave(self.id, Instant::now());
-        if !guards.is_empty() {
-            tracing::debug!(locks = guards.len(), "a connection was closed: its locks are released");
+        let ended = self.agent.table().leave(self.id, Instant::now());
+        if !ended.is_empty() {
+            tracing::debug!(locks = ended.len(), "a connection was closed: its locks are released");
         }
-        drop(guards);
-        self.agent.gauges.clients.decrement(1.0);
-        self.agent.have_left();
+        self.agent.end(ended);
     }
 }
 
-/// A reserved place for a lock.
-pub(super) struct Place<'a> {
+/// Reserved places for a lock.
+pub(super) struct Reserved<'a> {
     agent: &'a Agent,
+    uid: Option<u32>,
+    places: usize,
     _waiting: Waiting<'a>,
 }
 
-impl Drop for Place<'_> {
+impl Drop for Reserved<'_> {
     fn drop(&mut self) {
-        self.agent.table().give_back();
+        self.agent.table().give_back(self.uid, self.places);
     }
 }
 

@@ -3,7 +3,13 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-pub(super) struct Requests(Mutex<State>);
+use tokio_util::sync::CancellationToken;
+
+pub(super) struct Requests {
+    state: Mutex<State>,
+    /// Is cancelled when the first request has come.
+    first: CancellationToken,
+}
 
 struct State {
     begun: u64,
@@ -14,7 +20,8 @@ struct State {
 
 impl Requests {
     pub(super) fn new() -> Self {
-        Self(Mutex::new(State { begun: 0, busy: 0, since: Instant::now() }))
+        let state = Mutex::new(State { begun: 0, busy: 0, since: Instant::now() });
+        Self { state, first: CancellationToken::new() }
     }
 
     /// A request has come. It is being answered until the returned value is dropped.
@@ -22,7 +29,13 @@ impl Requests {
         let mut state = self.state();
         state.begun += 1;
         state.busy += 1;
+        self.first.cancel();
         Busy(self.clone())
+    }
+
+    /// Waits until the first request has come.
+    pub(super) async fn first(&self) {
+        self.first.cancelled().await;
     }
 
     /// The number of requests so far, if none is being answered.
@@ -38,7 +51,7 @@ impl Requests {
     }
 
     fn state(&self) -> std::sync::MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

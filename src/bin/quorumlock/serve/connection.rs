@@ -1,14 +1,20 @@
 //! One connection: its requests, its locks, and its end.
 
+use std::error::Error;
+use std::io;
+use std::panic::AssertUnwindSafe;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::FutureExt;
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
+use hyper::{Method, Request};
 use hyper_util::rt::TokioIo;
 use tokio::io::join;
-use tokio::time::{sleep, sleep_until, timeout};
+use tokio::time::{sleep, timeout};
 
 use super::agent::{Agent, Client};
 use super::busy::Requests;
@@ -20,38 +26,52 @@ use super::stream::{Reader, Socket};
 const IDLE: Duration = Duration::from_secs(600);
 /// The longest head of a request.
 const HEAD: usize = 64 * 1024;
-/// How long a client that is not let in has for its request.
-const REFUSAL: Duration = Duration::from_secs(1);
+/// How long a client that is not let in has for its request, and for the answer.
+const REFUSAL: Duration = Duration::from_secs(3);
 
-/// Serves a connection until it is closed. Then its locks are released.
+/// Serves a connection until it is closed. If the client has closed it, its locks are released.
 pub(super) async fn serve(agent: Arc<Agent>, socket: Socket) {
-    let peer = socket.peer();
+    let (peer, port) = match socket.sides() {
+        Ok(sides) => sides,
+        Err(error) => return tracing::warn!(%error, "a connection was refused: its client is unknown"),
+    };
     tracing::debug!(uid = peer.uid, pid = peer.pid, "a client has connected");
     // Dropped at last, whatever happens: this releases the locks.
-    let client = match agent.enter(peer, socket.is_tcp()) {
+    let client = match agent.enter(peer, port) {
         Ok(client) => client,
-        Err(refusal) => return refuse(&agent, socket, &refusal).await,
+        Err(refusal) => return refuse(&agent.outside(peer, port), socket, &refusal).await,
     };
     let (reading, writing) = socket.split();
     let requests = Arc::new(Requests::new());
-    let reader = Reader::new(reading.clone(), requests.clone());
+    let stream = TokioIo::new(join(Reader::new(reading.clone(), requests.clone()), writing));
+    // A panic must not release the locks.
+    let answering = AssertUnwindSafe(answer_requests(&client, &requests, stream)).catch_unwind();
     tokio::select! {
         biased;
         // The client has gone: withdraw its request.
         () = reading.closed() => return,
-        () = answer_requests(&client, &requests, TokioIo::new(join(reader, writing))) => {}
-    }
-    // The agent has closed the connection. The client may not have noticed, and may still work.
-    // On another connection, it may hear of later deadlines meanwhile.
-    while let Some(told) = agent.told(client.id) {
-        tokio::select! {
-            () = reading.closed() => return,
-            () = sleep_until(told.into()) => {}
+        closing = answering => {
+            if reading.is_over() || matches!(closing, Ok(Closing::ByClient)) {
+                return;
+            }
         }
+    }
+    // The agent closes the connection. The client may still work with its locks, and may close its
+    // side without letting go of them.
+    agent.cut(client.id);
+    tokio::select! {
+        () = reading.closed() => {}
+        () = agent.until(|agent| agent.table().locks_of(client.id) == 0) => {}
     }
 }
 
-async fn answer_requests<S>(client: &Client, requests: &Arc<Requests>, stream: S)
+/// Who has closed a connection.
+enum Closing {
+    ByAgent,
+    ByClient,
+}
+
+async fn answer_requests<S>(client: &Client, requests: &Arc<Requests>, stream: S) -> Closing
 where
     S: hyper::rt::Read + hyper::rt::Write + Unpin,
 {
@@ -63,22 +83,22 @@ where
         tokio::select! {
             biased;
             ended = connection.as_mut() => {
-                if let Err(error) = ended {
-                    tracing::debug!(uid = client.peer.uid, pid = client.peer.pid, %error, "a connection failed");
-                }
-                return;
+                let Err(error) = ended else { return Closing::ByAgent };
+                tracing::debug!(uid = client.peer.uid, pid = client.peer.pid, %error, "a connection failed");
+                return if is_broken(&error) { Closing::ByClient } else { Closing::ByAgent };
             }
-            // Requests that wait are answered, and then hyper closes the connection.
-            () = agent.stopped.cancelled() => {
+            // Requests that wait are answered, and then hyper closes the connection. A new connection
+            // is for one request: its client may want to release a lock.
+            () = async { agent.stopped.cancelled().await; requests.first().await } => {
                 connection.as_mut().graceful_shutdown();
                 let _ = connection.await;
-                return;
+                return Closing::ByAgent;
             }
             () = sleep(look) => {
                 let left = IDLE.saturating_sub(requests.idle());
                 let has_locks = agent.table().locks_of(client.id) > 0;
                 if left.is_zero() && !has_locks {
-                    return;
+                    return Closing::ByAgent;
                 }
                 look = if has_locks { IDLE } else { left };
             }
@@ -86,12 +106,26 @@ where
     }
 }
 
-/// Tells a client that there are too many, unless too many are being told so.
-async fn refuse(agent: &Agent, socket: Socket, refusal: &Refusal) {
-    let Ok(_one) = agent.refusals.try_acquire() else { return };
+/// Whether a write failed since the other side has closed. (The errors of reads are in `Reading`.)
+fn is_broken(error: &hyper::Error) -> bool {
+    let error = error.source().and_then(|source| source.downcast_ref::<io::Error>());
+    error.is_some_and(|it| matches!(it.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset))
+}
+
+/// Tells a client that there are too many, unless too many are being told so. A release is carried
+/// out all the same: it makes room, and the client may have no other way to say that a job failed.
+async fn refuse(client: &Client, socket: Socket, refusal: &Refusal) {
+    let Ok(_one) = client.agent.refusals.try_acquire() else { return };
     let (reading, writing) = socket.split();
-    let reader = Reader::new(reading.clone(), Arc::new(Requests::new()));
-    let service = service_fn(async |_| Ok::<_, std::convert::Infallible>(http::refused(refusal)));
+    let requests = Arc::new(Requests::new());
+    let reader = Reader::new(reading, requests.clone());
+    let requests = &requests;
+    let service = service_fn(|request: Request<Incoming>| async move {
+        match *request.method() {
+            Method::DELETE => http::answer(client, requests, request).await,
+            _ => Ok(http::refused(refusal)),
+        }
+    });
     let connection =
         http1::Builder::new().keep_alive(false).serve_connection(TokioIo::new(join(reader, writing)), service);
     let _ = timeout(REFUSAL, connection).await;

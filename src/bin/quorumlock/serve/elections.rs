@@ -11,6 +11,7 @@ use futures::{Stream, StreamExt};
 use hyper::body::Frame;
 use quorumlock::{Inspected, Leadership};
 use serde_json::{Value, json};
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, Sleep, sleep};
 
 use super::agent::Agent;
@@ -74,7 +75,7 @@ impl State {
 
 /// `GET /v1/elections/NAME`
 pub(super) async fn leader(agent: &Agent, name: &str) -> Answer {
-    match State::of(&agent.quorum.inspect(name).await?) {
+    match State::of(&agent.inspect(name).await?) {
         State::Unknown => {
             Err(Refusal::unavailable("nobody can tell who leads: too few nodes vote, or name the same leader"))
         }
@@ -100,6 +101,10 @@ impl Sent {
             }
             self.token = leader.token;
         }
+        // Nodes that lost their data may give the next leader a lower token.
+        if state == State::Nobody {
+            self.token = 0;
+        }
         (self.last.as_ref() != Some(&state)).then(|| {
             let event = state.event();
             self.last = Some(state);
@@ -114,9 +119,10 @@ pub(super) fn events(
     name: String,
     busy: Busy,
 ) -> Result<impl Stream<Item = Result<Frame<Bytes>, Infallible>> + Send + use<>, Refusal> {
+    let place = agent.stream()?;
     let leaders = agent.quorum.election(&name).observe()?.boxed();
-    let following =
-        Following { agent, name, leaders, sent: Sent::default(), pulse: Box::pin(sleep(Duration::ZERO)), _busy: busy };
+    let (sent, pulse) = (Sent::default(), Box::pin(sleep(Duration::ZERO)));
+    let following = Following { agent, name, leaders, sent, pulse, _busy: busy, _place: place };
     Ok(unfold(following, |mut following| async move {
         let text = following.next().await?;
         Some((Ok(Frame::data(Bytes::from(text))), following))
@@ -130,6 +136,7 @@ struct Following {
     sent: Sent,
     pulse: Pin<Box<Sleep>>,
     _busy: Busy,
+    _place: OwnedSemaphorePermit,
 }
 
 impl Following {
@@ -146,7 +153,7 @@ impl Following {
                 biased;
                 () = &mut self.pulse => {
                     self.pulse.as_mut().reset(Instant::now() + PULSE);
-                    let seen = self.agent.quorum.inspect(&self.name).await.ok()?;
+                    let seen = self.agent.inspect(&self.name).await.ok()?;
                     return Some(self.sent.event(State::of(&seen)).unwrap_or_else(|| COMMENT.to_owned()));
                 }
                 next = self.leaders.next() => {
@@ -180,6 +187,8 @@ mod tests {
         assert_eq!(sends(leader(4, "b")), None);
         assert_eq!(sends(State::Unknown).as_deref(), Some("event: unknown"));
         assert_eq!(sends(leader(5, "a")).as_deref(), Some("event: leader"), "it leads again, or still");
+        assert_eq!(sends(State::Nobody).as_deref(), Some("event: none"));
+        assert_eq!(sends(leader(2, "a")).as_deref(), Some("event: leader"), "the nodes have forgotten the tokens");
     }
 
     #[test]

@@ -4,17 +4,21 @@ use hyper::StatusCode;
 use quorumlock::{Error, ErrorKind, LostReason};
 use serde_json::{Value, json};
 
-use super::table::{Ended, Missing, TooMany};
+use super::table::{Missing, TooMany};
+use super::terms::Ended;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Refusal {
     pub(super) status: StatusCode,
     pub(super) body: Value,
+    /// Whether the agent closes the connection after this answer, since the rest of the request is
+    /// still on its way.
+    pub(super) closes: bool,
 }
 
 impl Refusal {
     fn new(status: StatusCode, error: &str, message: &str) -> Self {
-        Self { status, body: json!({ "error": error, "message": message }) }
+        Self { status, body: json!({ "error": error, "message": message }), closes: false }
     }
 
     /// Adds a field to the answer.
@@ -23,6 +27,10 @@ impl Refusal {
             self.body[field] = value;
         }
         self
+    }
+
+    pub(super) fn closing(self) -> Self {
+        Self { closes: true, ..self }
     }
 
     pub(super) fn invalid(message: &str) -> Self {
@@ -66,16 +74,21 @@ impl Refusal {
 
     pub(super) fn too_large(most: usize) -> Self {
         let message = format!("the body is too large; use at most {most} bytes");
-        Self::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", &message)
+        Self::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", &message).closing()
     }
 
     pub(super) fn slow() -> Self {
-        Self::new(StatusCode::REQUEST_TIMEOUT, "slow", "the body of the request did not come in time")
+        Self::new(StatusCode::REQUEST_TIMEOUT, "slow", "the body of the request did not come in time").closing()
     }
 
     pub(super) fn of_a_web_page() -> Self {
-        let message = "a request of a web page (with the header Origin) is refused";
+        let message = "a request of a web page (with the header Origin or Sec-Fetch-Site) is refused";
         Self::new(StatusCode::FORBIDDEN, "origin", message)
+    }
+
+    pub(super) fn of_another_host(port: u16) -> Self {
+        let message = format!("the header Host must be 127.0.0.1:{port}, [::1]:{port} or localhost:{port}");
+        Self::new(StatusCode::FORBIDDEN, "host", &message)
     }
 
     pub(super) fn internal() -> Self {
@@ -109,6 +122,7 @@ impl From<Missing> for Refusal {
             Missing::Ended(Ended::Disconnected) => {
                 Self::lost("disconnected", "the lock ended: the connection that had taken it was closed")
             }
+            Missing::Ended(Ended::Lost(reason)) => Self::lost_by(reason),
             Missing::Ended(Ended::Stopping) => Self::lost("stopping", "the lock ends: the agent has stopped"),
         }
     }

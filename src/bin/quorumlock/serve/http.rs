@@ -10,7 +10,7 @@ use futures::FutureExt;
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited, StreamBody};
 use hyper::body::{Body as _, Incoming};
-use hyper::header::{ALLOW, CACHE_CONTROL, CONNECTION, CONTENT_TYPE, HeaderMap, HeaderValue, ORIGIN};
+use hyper::header::{ALLOW, CACHE_CONTROL, CONNECTION, CONTENT_TYPE, HeaderMap, HeaderValue};
 use hyper::{Method, Request, Response, StatusCode, Version};
 use percent_encoding::percent_decode_str;
 use quorumlock::NodeState;
@@ -20,6 +20,7 @@ use tokio::time::timeout;
 use uuid::Uuid;
 
 use super::agent::{Agent, Client};
+use super::browsers;
 use super::busy::{Busy, Requests};
 use super::elections;
 use super::errors::Refusal;
@@ -77,9 +78,9 @@ static ROUTES: [Route; 12] = {
         route(Method::DELETE, "/v1/locks/{id}", Want::Release, &[200, 400, 404, 410]),
         route(Method::POST, "/v1/once", Want::Once, &[200, 409, 410, 429]),
         route(Method::POST, "/v1/elections/{name}", Want::Campaign, &[200, 404, 409, 410, 429]),
-        route(Method::PUT, "/v1/elections/{name}/{id}", Want::Proclaim, &[200, 404, 410]),
+        route(Method::PUT, "/v1/elections/{name}/{id}", Want::Proclaim, &[200, 404, 410, 429]),
         route(Method::GET, "/v1/elections/{name}", Want::Leader, &[200, 400, 404]),
-        route(Method::GET, "/v1/elections/{name}/events", Want::Events, &[200, 400, 404]),
+        route(Method::GET, "/v1/elections/{name}/events", Want::Events, &[200, 400, 404, 429]),
         route(Method::GET, "/v1/status", Want::Status, &[200]),
         route(Method::GET, "/metrics", Want::Metrics, &[200]),
         route(Method::GET, "/healthz", Want::Health, &[200]),
@@ -141,18 +142,29 @@ pub(super) async fn answer(
 async fn answered(client: &Client, busy: Busy, request: Request<Incoming>) -> Response<Body> {
     let arrival = Instant::now();
     let (head, body) = request.into_parts();
-    if client.is_tcp && head.headers.contains_key(ORIGIN) {
-        return refused(&Refusal::of_a_web_page());
+    let call = Call { client, arrival, stays_open: stays_open(head.version, &head.headers) };
+    // Before the answer: a client may close its side as soon as it has the answer.
+    if !call.stays_open {
+        client.agent.cut(client.id);
+    }
+    if let Some(port) = client.port
+        && let Err(refusal) = browsers::check(&head.headers, port)
+    {
+        return refused(&refusal);
     }
     let (route, parameters) = match routed(&head.method, head.uri.path()) {
         Ok(Some(routed)) => routed,
         Ok(None) => return refused(&Refusal::no_such_path()),
         Err(OtherMethods(others)) => return other_methods(&others),
     };
-    let call = Call { client, arrival, stays_open: stays_open(head.version, &head.headers) };
     let query = Query::of(head.uri.query().unwrap_or_default());
     let response = carried_out(route.want, parameters, query, call, body, busy).await;
-    let response = response.unwrap_or_else(|refusal| refused(&refusal));
+    let response = response.unwrap_or_else(|refusal| {
+        if refusal.closes {
+            client.agent.cut(client.id);
+        }
+        refused(&refusal)
+    });
     let status = response.status().as_u16();
     debug_assert!(route.all_statuses().contains(&status), "{} of {} is not in its list", status, route.path);
     response
@@ -172,17 +184,20 @@ async fn carried_out(
         Want::Lock => call.lock(read(body).await?).await,
         Want::Once => call.once(read(body).await?).await,
         Want::Campaign => call.campaign(name(&mut parameters), read(body).await?).await,
-        Want::Look => call.look(id(&mut parameters)?, query.milliseconds("wait_ms")?).await,
+        Want::Look => {
+            let id = id(&mut parameters)?;
+            call.tells(id, call.look(id, query.milliseconds("wait_ms")?).await)
+        }
         Want::Keep => {
             let id = id(&mut parameters)?;
             read::<Nothing>(body).await?;
-            call.keep(id)
+            call.tells(id, call.keep(id))
         }
         Want::Release => call.release(id(&mut parameters)?, query.flag("undo")?).await,
         Want::Proclaim => {
             let id = id(&mut parameters)?;
             let request: ValueRequest = read(body).await?;
-            call.proclaim(&name(&mut parameters), id, &request.value).await
+            call.tells(id, call.proclaim(&name(&mut parameters), id, &request.value).await)
         }
         Want::Leader => elections::leader(agent, &name(&mut parameters)).await,
         Want::Events => {
@@ -205,7 +220,7 @@ async fn read<T: DeserializeOwned>(body: Incoming) -> Result<T, Refusal> {
     let bytes = match whole.map_err(|_| Refusal::slow())? {
         Ok(whole) => whole.to_bytes(),
         Err(error) if error.is::<LengthLimitError>() => return Err(Refusal::too_large(LONGEST_BODY)),
-        Err(error) => return Err(Refusal::invalid(&format!("the body cannot be read: {error}"))),
+        Err(error) => return Err(Refusal::invalid(&format!("the body cannot be read: {error}")).closing()),
     };
     let bytes: &[u8] = if bytes.is_empty() { b"{}" } else { &bytes };
     // serde would also read the fields from an array.
@@ -265,7 +280,9 @@ fn stays_open(version: Version, headers: &HeaderMap) -> bool {
 }
 
 async fn told(agent: &Agent) -> Answer {
+    let one = agent.inspection().await;
     let mut told = status::json(&agent.quorum, &agent.settings).await?;
+    drop(one);
     let sizes = agent.sizes();
     told["agent"] = json!({
         "clients": sizes.clients,
@@ -290,7 +307,11 @@ fn health(agent: &Agent) -> Answer {
 }
 
 pub(super) fn refused(refusal: &Refusal) -> Response<Body> {
-    json_response(refusal.status, &refusal.body)
+    let mut response = json_response(refusal.status, &refusal.body);
+    if refusal.closes {
+        response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    }
+    response
 }
 
 fn other_methods(others: &[String]) -> Response<Body> {

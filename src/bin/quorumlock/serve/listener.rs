@@ -5,13 +5,13 @@ use std::env;
 use std::fs::{self, File};
 use std::io;
 use std::net::SocketAddr;
-use std::os::unix::fs::{FileTypeExt, OpenOptionsExt, PermissionsExt, chown};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt, chown};
 use std::os::unix::net::{UnixListener as StdUnixListener, UnixStream as StdUnixStream};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use listenfd::ListenFd;
-use rustix::fs::{FlockOperation, Mode, flock};
+use rustix::fs::{FlockOperation, Mode, OFlags, flock};
 use rustix::process::umask;
 use tokio::net::{TcpListener, UnixListener};
 use tokio::time::sleep;
@@ -141,13 +141,12 @@ impl SocketFile {
     /// listens.
     fn bind(path: &Path) -> Result<(StdUnixListener, Self), String> {
         let in_use = || "another program listens there".to_owned();
-        let lock = File::options()
-            .create(true)
-            .append(true)
-            .mode(0o600)
-            .open(beside(path))
-            .map_err(|error| error.to_string())?;
+        let lock = lock_file(&beside(path)).map_err(|error| format!("{}: {error}", beside(path).display()))?;
         flock(&lock, FlockOperation::NonBlockingLockExclusive).map_err(|_| in_use())?;
+        // If somebody has replaced the file, another agent may hold the lock of the new file.
+        if !is_at(&lock, &beside(path)) {
+            return Err(in_use());
+        }
         match fs::symlink_metadata(path) {
             Ok(found) if !found.file_type().is_socket() => return Err("there is a file that is no socket".to_owned()),
             Ok(_) => match StdUnixStream::connect(path) {
@@ -170,6 +169,19 @@ impl Drop for SocketFile {
     fn drop(&mut self) {
         let _ = fs::remove_file(&self.path);
     }
+}
+
+/// Opens the lock file. Does not follow a link: in a folder of another user, it could lead anywhere.
+fn lock_file(path: &Path) -> io::Result<File> {
+    let flags = i32::try_from(OFlags::NOFOLLOW.bits()).unwrap_or_default();
+    File::options().create(true).append(true).mode(0o600).custom_flags(flags).open(path)
+}
+
+/// Whether this open file is the one at the path.
+fn is_at(file: &File, path: &Path) -> bool {
+    let number = |found: fs::Metadata| (found.dev(), found.ino());
+    let at_path = fs::symlink_metadata(path).map(number);
+    matches!((file.metadata().map(number), at_path), (Ok(open), Ok(found)) if open == found)
 }
 
 /// The lock file. It stays, since another agent may be about to lock it.
@@ -233,6 +245,20 @@ mod tests {
         for text in ["0.0.0.0:80", "[::]:80", "10.0.0.1:80", "80", "example.com:80", ""] {
             assert!(loopback(text).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn lock_file_is_no_link_and_is_not_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        let [path, link] = ["agent.sock.lock", "link"].map(|name| folder.path().join(name));
+        let file = lock_file(&path).unwrap();
+        assert!(is_at(&file, &path));
+        std::os::unix::fs::symlink(&path, &link).unwrap();
+        assert!(lock_file(&link).is_err() && !is_at(&file, &link));
+        fs::remove_file(&path).unwrap();
+        assert!(!is_at(&file, &path));
+        let _other = lock_file(&path).unwrap();
+        assert!(!is_at(&file, &path));
     }
 
     #[test]

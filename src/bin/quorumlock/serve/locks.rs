@@ -1,7 +1,9 @@
 //! Requests for locks: acquire, look, keep, release.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use hyper::StatusCode;
 use quorumlock::{Error, Lease, LockOptions, Released};
 use serde_json::{Map, Value, json};
 use tokio::time::{sleep, timeout};
@@ -10,7 +12,7 @@ use uuid::Uuid;
 use super::agent::{Agent, Client, Holding, lost};
 use super::errors::Refusal;
 use super::requests::{CampaignRequest, LockRequest, Mode, OnceRequest, Owner};
-use super::table::{Ended, Missing};
+use super::table::{Missing, places};
 use super::terms::Terms;
 use crate::held_lock::{View, Wanted};
 use crate::url_as_name;
@@ -30,7 +32,7 @@ pub(super) struct Call<'a> {
 }
 
 impl Call<'_> {
-    fn agent(&self) -> &Agent {
+    fn agent(&self) -> &Arc<Agent> {
         &self.client.agent
     }
 
@@ -84,7 +86,7 @@ impl Call<'_> {
         Some(format!("pid {pid} (uid {uid}) of the agent"))
     }
 
-    /// Acquires the lock and gives it to its owner.
+    /// Acquires the lock and gives it to its owner. If the lock has ended meanwhile, it is undone.
     ///
     /// # Cancel safety
     /// hyper drops this future when the connection closes. Then the request is withdrawn, and a
@@ -101,7 +103,8 @@ impl Call<'_> {
         }
         let agent = self.agent();
         let client = owner.is_tied.then_some(self.client.id);
-        let place = agent.reserve(client)?;
+        let places = places(&names, wanted.value());
+        let _reserved = agent.reserve(self.client.peer, client, places)?;
         let acquired = tokio::select! {
             biased;
             () = agent.stopping.cancelled() => return Err(Refusal::stopping()),
@@ -113,10 +116,19 @@ impl Call<'_> {
             Err(error) => return Err(self.not_acquired(&names, &error).await),
         };
         let terms = Terms::new(self.client.peer.uid, client, owner.keep, Instant::now());
-        let id = agent.hold(terms, Holding { held, names: names.into() })?;
-        drop(place);
-        tracing::debug!(%id, uid = self.client.peer.uid, pid = self.client.peer.pid, "a lock was acquired");
-        self.state(id)
+        let (held, refusal) = match agent.hold(terms, places, Holding { held, names: names.into() }) {
+            Err(holding) => (holding.held, Refusal::stopping()),
+            Ok(id) => match self.state(id) {
+                Ok(answer) => {
+                    tracing::debug!(%id, uid = self.client.peer.uid, pid = self.client.peer.pid, "a lock was acquired");
+                    return Ok(answer);
+                }
+                Err(refusal) => (agent.take(id, self.client.peer)?.guard.held, refusal),
+            },
+        };
+        // The client does not learn the lock's id, so it has done nothing under the lock.
+        let _ = agent.release(held, true).await;
+        Err(refusal)
     }
 
     /// The refusal if a lock was not acquired. It names the holder, if the nodes report one in time.
@@ -132,7 +144,7 @@ impl Call<'_> {
             return refusal.with("holders", Some(json!(holders)));
         }
         let [name] = names else { return refusal };
-        let seen = timeout(HOLDER, self.agent().quorum.inspect(name)).await;
+        let seen = timeout(HOLDER, self.agent().inspect(name)).await;
         let holder = seen.ok().and_then(Result::ok).and_then(|seen| seen.holder().map(str::to_owned));
         refusal.with("holder", holder.map(Value::from))
     }
@@ -152,6 +164,14 @@ impl Call<'_> {
             }
         }
         self.state(id)
+    }
+
+    /// Notes an answer that says that the lock has ended.
+    pub(super) fn tells(&self, id: Uuid, answer: Answer) -> Answer {
+        if answer.as_ref().is_err_and(|refusal| refusal.status == StatusCode::GONE) {
+            self.agent().tell_end(id, self.client.id);
+        }
+        answer
     }
 
     fn state(&self, id: Uuid) -> Answer {
@@ -184,19 +204,21 @@ impl Call<'_> {
     /// deadline, it kept others out, since its client may have worked.
     ///
     /// # Cancel safety
-    /// The first poll sends the release.
+    /// The first poll starts the release.
     pub(super) async fn release(&self, id: Uuid, undo: bool) -> Answer {
         let entry = self.agent().take(id, self.client.peer)?;
         let held = entry.guard.held;
         let view = held.view();
         let was_lost = view.remaining().is_zero();
-        let has_lapsed = entry.terms.has_lapsed(Instant::now());
-        let released = if undo { held.undo().await } else { held.release().await };
+        let lapsed = entry.terms.lapsed(Instant::now());
+        let released = self.agent().release(held, undo).await.map_err(|_| Refusal::internal())?;
+        if let Some(how) = lapsed {
+            return Err(Missing::Ended(how).into());
+        }
         match released {
-            _ if has_lapsed => Err(Missing::Ended(Ended::NotKept).into()),
-            _ if was_lost => Err(lost(&view)),
+            _ if was_lost => Err(Refusal::lost_by(lost(&view))),
             Ok(Released::Released) => Ok(json!({ "released": true })),
-            Ok(Released::AlreadyExpired) => Err(lost(&view)),
+            Ok(Released::AlreadyExpired) => Err(Refusal::lost_by(lost(&view))),
             Err(error) if error.is_unavailable() => Ok(json!({ "released": false, "message": error.to_string() })),
             Err(error) => Err(Refusal::from(&error)),
         }
@@ -208,9 +230,10 @@ impl Call<'_> {
             holding.held.office().filter(|_| holding.names.first().is_some_and(|held| held == name))
         })?;
         let office = office.ok_or_else(|| Refusal::from(Missing::Unknown))?;
+        self.agent().resize(id, places(&[name.to_owned()], value))?;
         match office.proclaim(value).await {
             Ok(()) => self.until(id),
-            Err(error) if error.is_lost() => Err(lost(&View::Lock(Lease::clone(&office)))),
+            Err(error) if error.is_lost() => Err(Refusal::lost_by(lost(&View::Lock(Lease::clone(&office))))),
             Err(error) => Err(Refusal::from(&error)),
         }
     }
@@ -234,4 +257,73 @@ impl From<Error> for Refusal {
 /// Whole milliseconds, rounded down.
 fn milliseconds(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use quorumlock::Quorum;
+
+    use super::*;
+    use crate::serve::table::Limits;
+    use crate::serve::terms::Peer;
+    use crate::settings::Settings;
+
+    fn agent() -> Arc<Agent> {
+        let metrics = metrics_exporter_prometheus::PrometheusBuilder::new().build_recorder().handle();
+        let limits = Limits { clients: 9, user_clients: 9, locks: 9, user_locks: 9, client_locks: 9, streams: 9 };
+        Arc::new(Agent::new(Quorum::in_memory(3).unwrap(), Settings::default(), metrics, limits))
+    }
+
+    #[tokio::test]
+    async fn lock_that_ends_before_its_answer_is_undone() {
+        let agent = agent();
+        let client = agent.enter(Peer::default(), None).unwrap();
+        let call = Call { client: &client, arrival: Instant::now(), stays_open: true };
+        let job = || serde_json::from_str(r#"{"name": "job", "period_ms": 600000}"#).unwrap();
+        agent.table().stop();
+        let refusal = call.once(job()).await.unwrap_err();
+        assert_eq!((refusal.status, &refusal.body["reason"]), (StatusCode::GONE, &json!("stopping")));
+        assert_eq!(agent.sizes().locks, 0);
+        let again = agent.quorum.once("job", Duration::from_secs(600)).claim().await.unwrap();
+        assert!(again.is_some(), "the job counts as done");
+    }
+
+    #[tokio::test]
+    async fn releases_of_a_closed_connection_are_awaited() {
+        let agent = agent();
+        let client = agent.enter(Peer::default(), None).unwrap();
+        let call = Call { client: &client, arrival: Instant::now(), stays_open: true };
+        call.lock(serde_json::from_str(r#"{"names": ["a"]}"#).unwrap()).await.unwrap();
+        drop(client);
+        agent.released().await;
+        assert!(agent.quorum.lock("a").try_acquire().await.unwrap().is_some());
+    }
+
+    #[tokio::test]
+    async fn longer_value_takes_up_more_places() {
+        let agent = agent();
+        let client = agent.enter(Peer::default(), None).unwrap();
+        let call = Call { client: &client, arrival: Instant::now(), stays_open: true };
+        let office = call.campaign("a".to_owned(), serde_json::from_str("{}").unwrap()).await.unwrap();
+        let id = Uuid::parse_str(office["id"].as_str().unwrap()).unwrap();
+        assert!(call.proclaim("a", id, &"x".repeat(8_000)).await.is_ok());
+        let refusal = call.proclaim("a", id, &"x".repeat(9_000)).await.unwrap_err();
+        assert_eq!(refusal.status, StatusCode::TOO_MANY_REQUESTS);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn keep_of_a_lost_lock_does_not_prolong_it() {
+        let agent = agent();
+        let client = agent.enter(Peer::default(), None).unwrap();
+        let call = Call { client: &client, arrival: Instant::now(), stays_open: true };
+        let body = r#"{"names": ["a"], "keep_ms": 60000, "connection": false}"#;
+        let lock = call.lock(serde_json::from_str(body).unwrap()).await.unwrap();
+        let id = Uuid::parse_str(lock["id"].as_str().unwrap()).unwrap();
+        let now = Instant::now();
+        let look = || agent.table().find(id, client.peer, now).unwrap().terms.look(now);
+        let before = look();
+        agent.quorum.revoke("a").await.unwrap();
+        assert!(call.look(id, Some(Duration::from_secs(3_600))).await.is_err());
+        assert_eq!((call.keep(id).unwrap_err().status, look()), (StatusCode::GONE, before));
+    }
 }

@@ -4,11 +4,12 @@
 //! them into the table (table.rs). The rules of the table are pure, and so are those of one lock
 //! (terms.rs). The contract with clients is docs/agent.md.
 //!
-//! **A lock is released only if its client has let go of it, or if the client was told an earlier
-//! deadline.** Else a second client could work at the same time. So the agent does not release locks
-//! when it closes a connection by itself, or when it ends.
+//! **A lock is released only if its client has let go of it, or after the last deadline that the
+//! client was told.** Else a second client could work at the same time. So the agent does not release
+//! locks when it closes a connection by itself, or when it ends.
 
 mod agent;
+mod browsers;
 mod busy;
 mod connection;
 mod elections;
@@ -21,10 +22,12 @@ mod stream;
 mod table;
 mod terms;
 
+use std::panic::AssertUnwindSafe;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::FutureExt;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::time::{sleep, timeout};
 
@@ -38,35 +41,48 @@ use crate::times;
 use crate::words::counted;
 use agent::Agent;
 use listener::{Listener, Listeners};
-use table::Limits;
+use table::{Limits, Sizes};
 
 /// How long to wait for clients after the agent has told them that it stops.
 const FAREWELL: Duration = Duration::from_secs(1);
+/// File descriptors that are not for clients: for nodes, sockets, refusals and logs.
+const OTHER_FILES: u64 = 256;
 
 pub(crate) async fn serve(args: Serve) -> Outcome {
     let mut signals = Signals::ending()?;
     let settings = Settings::with_nodes(&args.nodes)?;
     let ttl = times::ttl(args.ttl, &settings)?;
-    allow_many_files();
+    let clients = clients_for_files(args.max_clients);
     let listeners = Listeners::open(&args)?;
     let metrics = exporter::start_rendered(args.metrics.as_deref())?;
     let quorum = settings.builder()?.ttl(ttl).open()?;
-    let limits = Limits { clients: args.max_clients, locks: args.max_locks, client_locks: args.max_client_locks };
+    let limits = Limits {
+        clients,
+        user_clients: args.max_user_clients,
+        locks: args.max_locks,
+        user_locks: args.max_user_locks,
+        client_locks: args.max_client_locks,
+        streams: args.max_streams,
+    };
     let agent = Arc::new(Agent::new(quorum, settings, metrics, limits));
     output::note(&format!("listening on {}", listeners.shown.join(" and ")));
     let accepting = futures::future::join_all(listeners.all.iter().map(|listener| accept(listener, &agent)));
-    tokio::select! {
-        biased;
-        () = end(&agent, &mut signals, args.grace) => {}
-        _ = accepting => {}
-        () = agent.end_lapsed() => {}
-    }
+    let serving = AssertUnwindSafe(async {
+        tokio::select! {
+            biased;
+            () = end(&agent, &mut signals, args.grace) => {}
+            _ = accepting => {}
+            () = agent.end_lapsed() => {}
+        }
+    });
+    // Even after a panic, locks must not be released under their clients.
+    let served = serving.catch_unwind().await;
     listeners.close();
     leave(&agent).await;
-    Ok(ExitCode::SUCCESS)
+    Ok(if served.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Serves each connection in a task of its own, so that a panic ends only this connection.
+/// Serves each connection in a task of its own.
 async fn accept(listener: &Listener, agent: &Arc<Agent>) {
     loop {
         let socket = listener.accept().await;
@@ -88,18 +104,21 @@ async fn end(agent: &Agent, signals: &mut Signals, grace: Duration) {
         ));
     }
     tokio::select! {
-        () = agent.until(|sizes| sizes.locks == 0) => {}
+        () = agent.until(|agent| agent.sizes().locks == 0) => {}
         () = sleep(grace) => {}
         _ = signals.next() => {}
     }
     agent.table().stop();
     agent.stopped.cancel();
-    let _ = timeout(FAREWELL, agent.until(|sizes| sizes.locks == 0 && sizes.clients == 0)).await;
+    let have_left = agent.until(|agent| agent.sizes() == Sizes { clients: 0, locks: 0 });
+    let _ = timeout(FAREWELL, have_left).await;
 }
 
 /// Ends the quorum. Locks whose clients did not let go are not released: they end by their ttl.
 async fn leave(agent: &Agent) {
     let left = agent.table().drain();
+    // Releases that are under way would end with the process.
+    let _ = timeout(FAREWELL, agent.released()).await;
     if left.is_empty() {
         agent.quorum.shutdown(FAREWELL).await;
         return;
@@ -110,8 +129,15 @@ async fn leave(agent: &Agent) {
     left.into_iter().for_each(std::mem::forget);
 }
 
-/// Each connection needs a file descriptor. The usual limit is 1,024, and may be raised.
-fn allow_many_files() {
+/// Raises the limit of file descriptors, which usually is 1,024. Each connection needs one: returns
+/// how many connections fit.
+fn clients_for_files(wanted: usize) -> usize {
     let limit = getrlimit(Resource::Nofile);
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
+    let Some(files) = getrlimit(Resource::Nofile).current else { return wanted };
+    let fit = usize::try_from(files.saturating_sub(OTHER_FILES)).unwrap_or(usize::MAX).max(1);
+    if fit < wanted {
+        output::note(&format!("--max-clients is {fit}, since this process may open {files} files (ulimit -n)"));
+    }
+    fit.min(wanted)
 }

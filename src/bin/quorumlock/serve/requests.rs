@@ -1,5 +1,6 @@
 //! The bodies of requests.
 
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use serde::Deserialize;
@@ -7,7 +8,9 @@ use serde::Deserialize;
 /// How long a request waits for a lock by default: as long as the library's calls.
 const TIMEOUT: u64 = 10_000;
 /// How long a client may be silent before its lock ends.
-const KEEP: std::ops::RangeInclusive<u64> = 100..=86_400_000;
+const KEEP: RangeInclusive<u64> = 100..=86_400_000;
+/// The same without a connection: nothing else ends the lock of a client that has died.
+const KEEP_UNTIED: RangeInclusive<u64> = 100..=3_600_000;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -95,10 +98,12 @@ pub(super) struct Owner {
 }
 
 fn owner(keep_ms: Option<u64>, is_tied: bool) -> Result<Owner, String> {
+    let range = if is_tied { KEEP } else { KEEP_UNTIED };
     match keep_ms {
         None if !is_tied => Err("\"connection\": false needs keep_ms: else nothing would end the lock".to_owned()),
-        Some(keep) if !KEEP.contains(&keep) => {
-            Err(format!("keep_ms is {keep}; use {} to {}", KEEP.start(), KEEP.end()))
+        Some(keep) if !range.contains(&keep) => {
+            let without = if is_tied { "" } else { " with \"connection\": false" };
+            Err(format!("keep_ms is {keep}; use {} to {}{without}", range.start(), range.end()))
         }
         keep => Ok(Owner { is_tied, keep: keep.map(Duration::from_millis) }),
     }
@@ -179,7 +184,8 @@ mod tests {
             (r#"{"names": ["a", "b"], "permits": 2}"#, "takes one name"),
             (r#"{"names": ["a"], "permits": 2, "mode": "shared"}"#, "exclude each other"),
             (r#"{"names": ["a"], "permits": 2, "note": "x"}"#, "only an exclusive lock"),
-            (r#"{"names": ["a"], "keep_ms": 99}"#, "use 100 to"),
+            (r#"{"names": ["a"], "keep_ms": 99}"#, "use 100 to 86400000"),
+            (r#"{"names": ["a"], "keep_ms": 3600001, "connection": false}"#, "use 100 to 3600000 with"),
             ("null", "invalid type"),
         ] {
             let error = checked(body).unwrap_err();

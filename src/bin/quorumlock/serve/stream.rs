@@ -10,6 +10,7 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream, tcp, unix};
 use tokio::time::{Instant, Sleep, sleep_until};
+use tokio_util::sync::CancellationToken;
 
 use super::busy::Requests;
 use super::terms::Peer;
@@ -23,17 +24,16 @@ pub(super) enum Socket {
 }
 
 impl Socket {
-    pub(super) fn peer(&self) -> Peer {
+    /// The process on the other side, and over TCP the agent's port. A Unix socket whose peer is
+    /// unknown is an error: it must not be taken for a client over TCP.
+    pub(super) fn sides(&self) -> io::Result<(Peer, Option<u16>)> {
         match self {
-            Self::Unix(socket) => socket
-                .peer_cred()
-                .map_or_else(|_| Peer::default(), |seen| Peer { uid: Some(seen.uid()), pid: seen.pid() }),
-            Self::Tcp(_) => Peer::default(),
+            Self::Unix(socket) => {
+                let seen = socket.peer_cred()?;
+                Ok((Peer { uid: Some(seen.uid()), pid: seen.pid() }, None))
+            }
+            Self::Tcp(socket) => Ok((Peer::default(), Some(socket.local_addr()?.port()))),
         }
-    }
-
-    pub(super) const fn is_tcp(&self) -> bool {
-        matches!(self, Self::Tcp(_))
     }
 
     /// Dropping the writer tells the other side that nothing more comes.
@@ -41,13 +41,13 @@ impl Socket {
         match self {
             Self::Unix(socket) => {
                 let (reading, writing) = socket.into_split();
-                (Arc::new(Reading::Unix(reading)), Box::new(writing))
+                (Reading::new(Half::Unix(reading)), Box::new(writing))
             }
             Self::Tcp(socket) => {
                 // Answers are small, and their clients wait for them.
                 let _ = socket.set_nodelay(true);
                 let (reading, writing) = socket.into_split();
-                (Arc::new(Reading::Tcp(reading)), Box::new(writing))
+                (Reading::new(Half::Tcp(reading)), Box::new(writing))
             }
         }
     }
@@ -55,12 +55,28 @@ impl Socket {
 
 pub(super) type Writing = Box<dyn AsyncWrite + Send + Unpin>;
 
-pub(super) enum Reading {
+enum Half {
     Unix(unix::OwnedReadHalf),
     Tcp(tcp::OwnedReadHalf),
 }
 
+pub(super) struct Reading {
+    half: Half,
+    /// Is cancelled when a read has found the end, or has failed.
+    over: CancellationToken,
+}
+
 impl Reading {
+    fn new(half: Half) -> Arc<Self> {
+        Arc::new(Self { half, over: CancellationToken::new() })
+    }
+
+    /// Whether a read has found that the other side has closed. A read may find this before
+    /// [`closed`](Self::closed) does.
+    pub(super) fn is_over(&self) -> bool {
+        self.over.is_cancelled()
+    }
+
     /// Waits until the other side has closed the connection, or its direction to us. Does not wait
     /// for bytes that came before: hyper reads no further while it has a request to answer and
     /// another one behind it.
@@ -69,29 +85,42 @@ impl Reading {
         {
             // Besides a close, this reports urgent data, which no client sends.
             let interest = tokio::io::Interest::PRIORITY;
-            let _ = match self {
-                Self::Unix(socket) => socket.ready(interest).await,
-                Self::Tcp(socket) => socket.ready(interest).await,
+            let ready = async {
+                match &self.half {
+                    Half::Unix(socket) => socket.ready(interest).await,
+                    Half::Tcp(socket) => socket.ready(interest).await,
+                }
             };
+            tokio::select! {
+                _ = ready => {}
+                () = self.over.cancelled() => {}
+            }
         }
         #[cfg(not(any(target_os = "linux", target_os = "android")))]
-        std::future::pending::<()>().await;
+        self.over.cancelled().await;
     }
 
     fn poll_ready(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self {
-            Self::Unix(socket) => socket.as_ref().poll_read_ready(context),
-            Self::Tcp(socket) => socket.as_ref().poll_read_ready(context),
+        match &self.half {
+            Half::Unix(socket) => socket.as_ref().poll_read_ready(context),
+            Half::Tcp(socket) => socket.as_ref().poll_read_ready(context),
         }
     }
 
     fn try_read(&self, buffer: &mut ReadBuf<'_>) -> io::Result<usize> {
-        let read = match self {
-            Self::Unix(socket) => socket.try_read(buffer.initialize_unfilled())?,
-            Self::Tcp(socket) => socket.try_read(buffer.initialize_unfilled())?,
+        let unfilled = buffer.initialize_unfilled();
+        let is_full = unfilled.is_empty();
+        let read = match &self.half {
+            Half::Unix(socket) => socket.try_read(unfilled),
+            Half::Tcp(socket) => socket.try_read(unfilled),
         };
-        buffer.advance(read);
-        Ok(read)
+        match &read {
+            Ok(0) if !is_full => self.over.cancel(),
+            Err(error) if error.kind() != io::ErrorKind::WouldBlock => self.over.cancel(),
+            _ => {}
+        }
+        buffer.advance(*read.as_ref().unwrap_or(&0));
+        read
     }
 }
 
@@ -149,5 +178,30 @@ impl AsyncRead for Reader {
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use tokio::io::AsyncReadExt;
+
+    use super::*;
+
+    /// The runtime may report the end only later, and the agent must not take it for its own.
+    #[tokio::test]
+    async fn read_notices_that_the_client_has_closed() {
+        let (mut client, agent) = std::os::unix::net::UnixStream::pair().unwrap();
+        agent.set_nonblocking(true).unwrap();
+        let (reading, _writing) = Socket::Unix(UnixStream::from_std(agent).unwrap()).split();
+        let mut reader = Reader::new(reading.clone(), Arc::new(Requests::new()));
+        client.write_all(b"GET").unwrap();
+        assert_eq!(reader.read(&mut [0; 9]).await.unwrap(), 3);
+        assert!(!reading.is_over());
+        drop(client);
+        assert_eq!(reader.read(&mut [0; 9]).await.unwrap(), 0);
+        assert!(reading.is_over());
+        reading.closed().await;
     }
 }

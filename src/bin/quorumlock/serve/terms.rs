@@ -3,6 +3,12 @@
 
 use std::time::{Duration, Instant};
 
+use quorumlock::LostReason;
+
+/// How long a lost lock stays in the table after its client's last deadline. Until then, the client
+/// can still ask why the lock was lost. After that, the lock must not take up places.
+const LINGER: Duration = Duration::from_secs(60);
+
 /// The process on the other side of a connection. Over TCP, nothing is known of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Peer {
@@ -10,8 +16,21 @@ pub(super) struct Peer {
     pub(super) pid: Option<i32>,
 }
 
-/// The number of a connection.
+/// The number of a connection. Numbers of the table begin at 1.
 pub(super) type ClientId = u64;
+
+/// Why the agent ended a lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ended {
+    /// Its client did not say in time that it lives.
+    NotKept,
+    /// The connection that had taken it was closed.
+    Disconnected,
+    /// The agent has stopped.
+    Stopping,
+    /// It was lost, and its client did not let go of it.
+    Lost(LostReason),
+}
 
 #[derive(Debug)]
 pub(super) struct Terms {
@@ -19,8 +38,13 @@ pub(super) struct Terms {
     /// The connection that the lock ends with.
     pub(super) client: Option<ClientId>,
     keep: Option<Keep>,
-    /// The latest deadline that the client was told.
-    told: Option<Instant>,
+    /// The latest deadline that the client was told. Until then, the client may work.
+    told: Instant,
+    /// Whether the agent has closed the lock's connection, or is about to. The client then closes its
+    /// side too, often without a thought: many HTTP libraries do so by themselves.
+    is_cut: bool,
+    /// Whether the client was answered, on the lock's connection, that the lock has ended.
+    end_is_told: bool,
 }
 
 /// The lock ends unless its client says in time that it lives.
@@ -34,7 +58,7 @@ impl Terms {
     /// The terms of a lock that was granted at `now`.
     pub(super) fn new(uid: Option<u32>, client: Option<ClientId>, keep: Option<Duration>, now: Instant) -> Self {
         let keep = keep.map(|every| Keep { every, until: now + every });
-        Self { uid, client, keep, told: None }
+        Self { uid, client, keep, told: now, is_cut: false, end_is_told: false }
     }
 
     /// Whether this peer may use the lock. Over TCP no peer has a uid, so there the id is the key.
@@ -46,20 +70,49 @@ impl Terms {
         self.uid
     }
 
-    /// When the lock ends unless its client says before that it lives.
-    pub(super) fn keep_until(&self) -> Option<Instant> {
-        self.keep.map(|keep| keep.until)
-    }
-
-    pub(super) fn has_lapsed(&self, now: Instant) -> bool {
-        self.keep.is_some_and(|keep| keep.until <= now)
-    }
-
     /// The client lives. The caller must have checked that the lock has not lapsed.
     pub(super) fn keep(&mut self, now: Instant) {
         if let Some(keep) = &mut self.keep {
             keep.until = now + keep.every;
         }
+    }
+
+    /// The agent closes the lock's connection. From now on, the lock ends at the deadline that its
+    /// client was told.
+    pub(super) const fn cut(&mut self) {
+        self.is_cut = self.client.is_some();
+    }
+
+    /// A request on this connection was answered that the lock has ended. On other connections, such
+    /// an answer may go to another process than the one that works.
+    pub(super) fn tell_end(&mut self, client: ClientId) {
+        self.end_is_told |= self.client == Some(client);
+    }
+
+    /// Whether the client lets go of the lock by closing its connection.
+    pub(super) const fn ends_with_connection(&self) -> bool {
+        !self.is_cut || self.end_is_told
+    }
+
+    /// Why the lock ends, if its time is over.
+    pub(super) fn lapsed(&self, now: Instant) -> Option<Ended> {
+        match self.keep {
+            Some(keep) if keep.until <= now => Some(Ended::NotKept),
+            _ if self.is_cut && self.told <= now => Some(Ended::Disconnected),
+            _ => None,
+        }
+    }
+
+    /// Whether the lock leaves the table if it was lost.
+    pub(super) fn is_stale(&self, now: Instant) -> bool {
+        self.told + LINGER <= now
+    }
+
+    /// When to look again whether the lock has lapsed, or is stale. Later than `now`, unless the lock
+    /// has lapsed.
+    pub(super) fn look(&self, now: Instant) -> Instant {
+        let (kept, cut) = (self.keep.map(|keep| keep.until), self.is_cut.then_some(self.told));
+        kept.into_iter().chain(cut).fold(self.told.max(now) + LINGER, Instant::min)
     }
 
     /// For how long the client may work, counted from the arrival of its request. The client counts
@@ -68,14 +121,9 @@ impl Terms {
     /// `now` must have been read before `remaining`, the rest of the lease.
     pub(super) fn until(&mut self, arrival: Instant, now: Instant, remaining: Duration) -> Duration {
         let lease = now + remaining;
-        let end = self.keep_until().map_or(lease, |keep| keep.min(lease));
-        self.told = self.told.max(Some(end));
+        let end = self.keep.map_or(lease, |keep| keep.until.min(lease));
+        self.told = self.told.max(end);
         end.saturating_duration_since(arrival)
-    }
-
-    /// The latest deadline that the client was told. Until then, the client may work.
-    pub(super) const fn told(&self) -> Option<Instant> {
-        self.told
     }
 }
 
@@ -97,8 +145,7 @@ mod tests {
         assert_eq!(plain.until(arrival, granted, 29 * SECOND), 39 * SECOND, "the wait counts, too");
         assert_eq!(kept.until(arrival, granted, 29 * SECOND), 15 * SECOND);
         assert_eq!(kept.until(arrival, granted, 2 * SECOND), 12 * SECOND);
-        // Whatever is told, it is over when the lock lapses.
-        assert_eq!(kept.told(), kept.keep_until());
+        assert_eq!(kept.told, granted + 5 * SECOND, "no deadline is after the time when the lock lapses");
         assert_eq!(plain.until(arrival + 60 * SECOND, granted, SECOND), Duration::ZERO);
     }
 
@@ -106,22 +153,53 @@ mod tests {
     fn told_deadline_never_moves_back() {
         let now = Instant::now();
         let mut lock = terms(None, now);
-        assert_eq!(lock.told(), None);
         lock.until(now, now, 29 * SECOND);
         lock.until(now, now, SECOND);
-        assert_eq!(lock.told(), Some(now + 29 * SECOND));
+        assert_eq!(lock.told, now + 29 * SECOND);
     }
 
     #[test]
     fn lock_lapses_unless_it_is_kept() {
         let now = Instant::now();
         let mut lock = terms(Some(5 * SECOND), now);
-        assert!(!lock.has_lapsed(now + 4 * SECOND));
+        assert_eq!(lock.lapsed(now + 4 * SECOND), None);
         lock.keep(now + 4 * SECOND);
-        assert!(!lock.has_lapsed(now + 8 * SECOND) && lock.has_lapsed(now + 9 * SECOND));
+        assert_eq!([8, 9].map(|at| lock.lapsed(now + at * SECOND)), [None, Some(Ended::NotKept)]);
         let mut plain = terms(None, now);
         plain.keep(now);
-        assert!(!plain.has_lapsed(now + 1_000 * SECOND));
+        assert_eq!(plain.lapsed(now + 1_000 * SECOND), None);
+    }
+
+    #[test]
+    fn lock_of_a_cut_connection_lapses_at_its_last_deadline() {
+        let now = Instant::now();
+        let mut lock = terms(Some(50 * SECOND), now);
+        lock.until(now, now, 29 * SECOND);
+        assert!(lock.ends_with_connection());
+        lock.cut();
+        assert!(!lock.ends_with_connection());
+        assert_eq!(lock.look(now), now + 29 * SECOND);
+        assert_eq!([28, 29].map(|at| lock.lapsed(now + at * SECOND)), [None, Some(Ended::Disconnected)]);
+        lock.until(now, now + 5 * SECOND, 29 * SECOND);
+        assert_eq!((lock.lapsed(now + 33 * SECOND), lock.look(now)), (None, now + 34 * SECOND));
+        // Only an answer on the lock's own connection is surely for the process that works.
+        lock.tell_end(2);
+        assert!(!lock.ends_with_connection());
+        lock.tell_end(1);
+        assert!(lock.ends_with_connection());
+        let mut untied = Terms::new(Some(7), None, Some(SECOND), now);
+        untied.cut();
+        assert_eq!(untied.lapsed(now), None, "it has no connection");
+    }
+
+    #[test]
+    fn looks_come_after_the_deadline_and_again() {
+        let now = Instant::now();
+        let mut lock = terms(None, now);
+        lock.until(now, now, 29 * SECOND);
+        assert_eq!(lock.look(now), now + 29 * SECOND + LINGER);
+        assert!(!lock.is_stale(now + 29 * SECOND) && lock.is_stale(now + 29 * SECOND + LINGER));
+        assert_eq!(lock.look(now + 100 * SECOND), now + 100 * SECOND + LINGER);
     }
 
     #[test]
