@@ -551,9 +551,11 @@ class _Holding:
 
     def _begin_release(self, undo: bool) -> Optional[str]:
         """The path that releases the lock, or `None` if there is nothing to release."""
-        state, lost = self._state, self._state.lost()
-        if state.released or (lost and not undo):
+        state = self._state
+        state.lost()  # Notes a deadline that has passed.
+        if state.released:
             return None
+        # A lost lock is released too: until then, or until its deadline, the agent keeps others out.
         # From here on, the keeper's answers say nothing: the release ends the lock.
         state.released = True
         return state.path + ("?undo=1" if undo else "")

@@ -370,6 +370,12 @@ class Loss(Case):
                 pass
         self.acquired_before(deadline(held))
 
+    def test_lock_of_a_broken_connection_is_released(self):
+        held = self.lock()
+        held._state.broke("as if the agent had closed the connection")
+        self.assertTrue(held.lost)
+        self.assertTrue(held.release())
+
     def test_wait_lost_ends_with_a_release_and_with_its_timeout(self):
         held = self.lock()
         self.assertFalse(held.wait_lost(0.01))

@@ -356,7 +356,8 @@ pub(crate) struct Serve {
     /// as many as the process may open files, less 256
     #[arg(long, value_name = "N", default_value_t = 4_096)]
     pub(crate) max_clients: usize,
-    /// How many connections one user may have. All clients over TCP count as one user
+    /// How many connections one user may have. All clients over TCP count as one user. If the limit
+    /// of open files lowers --max-clients, at most three quarters of that
     #[arg(long, value_name = "N", default_value_t = 3_072)]
     pub(crate) max_user_clients: usize,
     /// How many locks the agent holds at a time. A lock counts once for each of its names, and once
@@ -369,7 +370,8 @@ pub(crate) struct Serve {
     /// How many locks the agent holds for one connection
     #[arg(long, value_name = "N", default_value_t = 1_024)]
     pub(crate) max_client_locks: usize,
-    /// How many streams of election events are served at a time
+    /// How many streams of election events are served at a time. One user may have three quarters
+    /// of them
     #[arg(long, value_name = "N", default_value_t = 256)]
     pub(crate) max_streams: usize,
     /// Also serves Prometheus metrics at http://ADDR/metrics; a bare port means loopback

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use super::super::{at_once, until, until_released};
+use super::super::{at_once, done, over, until, until_released};
 use super::{Agent, Client, IN_VAIN_MS, path, request, serve, wanted};
 use crate::common::server::Server;
 use crate::common::servers;
@@ -104,6 +104,32 @@ async fn lock_of_a_connection_that_the_agent_closed_stays() {
     });
 }
 
+/// After the answer that its lock is lost, a client may need some time to end its work.
+#[tokio::test]
+async fn lost_lock_of_a_connection_that_the_agent_closed_stays() {
+    let servers = servers(3).await;
+    let agent = Agent::start(&servers, &[]);
+    at_once(["bad HTTP", "Connection: close"], |how| {
+        let (mut client, mut other) = (agent.client(), agent.client());
+        let lock = client.acquires(how, json!({ "ttl_ms": 60_000 }));
+        assert_eq!(done(over(&servers).args(["release", how, "--force", "--yes"])).0, 0);
+        let wait = format!("{}?wait_ms={}", path(&lock), super::HOUR);
+        assert_eq!(other.asks("GET", &wait, "").0, 410, "{how}");
+        if how == "bad HTTP" {
+            assert_eq!(client.asks("GET", &path(&lock), "").0, 410);
+            makes_the_agent_close(&mut client, how);
+        } else {
+            client.writes(request("GET", &path(&lock), "Connection: close\r\n", ""));
+            assert!(client.rest().starts_with("HTTP/1.1 410 "), "{how}");
+        }
+        drop(client);
+        let (status, told) = other.asks("POST", "/v1/locks", json!({ "names": [how], "timeout_ms": IN_VAIN_MS }));
+        assert_eq!(status, 409, "{how}: {told}");
+        assert_eq!(other.asks("DELETE", &path(&lock), "").0, 410, "{how}");
+        until_released(&servers, how);
+    });
+}
+
 #[tokio::test]
 async fn lock_of_a_connection_that_the_agent_closed_ends_in_time() {
     let servers = servers(3).await;
@@ -149,11 +175,14 @@ async fn locks_that_clients_keep_end_by_their_ttl() {
     let servers = servers(3).await;
     let mut agent = Agent::start(&servers, &["--grace", "0"]);
     let (mut slow, mut quick, mut unaware) = (agent.client(), agent.client(), agent.client());
+    let mut careless = agent.client();
     slow.acquires("slow", Value::Null);
     unaware.acquires("unaware", Value::Null);
     let lock = quick.acquires("quick", Value::Null);
     quick.sends("GET", &format!("{}?wait_ms={}", path(&lock), super::HOUR), "");
-    until("it waits", || agent.counts("waiting") == 1);
+    let lock = careless.acquires("careless", Value::Null);
+    careless.sends("GET", &format!("{}?wait_ms={}", path(&lock), super::HOUR), "");
+    until("they wait", || agent.counts("waiting") == 2);
     agent.process.send(Signal::TERM);
     // This client learns that its lock has ended, and lets go.
     let (status, told) = quick.hears();
@@ -162,13 +191,20 @@ async fn locks_that_clients_keep_end_by_their_ttl() {
     // The library of this client notices the end of its connection. The client does not.
     assert_eq!(unaware.rest(), "");
     drop(unaware);
+    // The library of this client closes its side when the agent does, maybe before its program has read
+    // the answer. So the agent must not close first.
+    assert_eq!(careless.head().0, 410);
+    careless.rest();
+    drop(careless);
     let (code, _, err) = agent.process.done();
     assert!(code == 0 && err.contains("have not let go"), "{code}: {err}");
     // On a machine that stalls, it was not quick enough.
-    if err.contains("the clients of 2 locks have") {
+    if err.contains("the clients of 3 locks have") {
         until_released(&servers, "quick");
     }
-    assert!(is_held(&servers, "slow") && is_held(&servers, "unaware"), "their clients may still work");
+    for name in ["slow", "unaware", "careless"] {
+        assert!(is_held(&servers, name), "the client of {name} may still work");
+    }
     drop(slow);
 }
 
@@ -208,6 +244,6 @@ async fn killed_agent_leaves_its_locks_to_their_ttl() {
 #[tokio::test]
 async fn agent_without_nodes_is_refused() {
     let folder = tempfile::tempdir().unwrap();
-    let (code, _, err) = super::super::done(serve(&[], folder.path()).env_remove("QUORUMLOCK_NODES"));
+    let (code, _, err) = done(serve(&[], folder.path()).env_remove("QUORUMLOCK_NODES"));
     assert!(code == 64 && err.contains("no node is configured"), "{code}: {err}");
 }

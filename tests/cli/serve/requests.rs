@@ -67,6 +67,34 @@ async fn large_bodies_are_refused() {
     assert!(matches!(client.head().0, 404 | 431));
 }
 
+/// Some libraries send the head and the body of a request in two writes.
+#[tokio::test]
+async fn refusal_comes_after_the_body_and_leaves_the_connection_open() {
+    let servers = servers(3).await;
+    let agent = Agent::start(&servers, &[]);
+    let mut client = agent.client();
+    let lock = client.acquires("a", Value::Null);
+    let head = |line: &str| format!("{line} HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\n");
+    for (line, status) in [
+        ("POST /v2/locks", 404),
+        ("PATCH /v1/locks", 405),
+        ("POST /v1/locks/no-id/keep", 404),
+        ("GET /v1/locks/no-id?wait=1", 404),
+        ("DELETE /v1/locks/no-id", 404),
+    ] {
+        client.writes(head(line));
+        client.writes("{}");
+        assert_eq!(client.hears().0, status, "{line}");
+    }
+    assert_eq!(client.asks("GET", &path(&lock), "").0, 200);
+    // Without its body, each request is a slow one.
+    for line in ["POST /v2/locks", "PATCH /v1/locks", "GET /healthz"] {
+        let mut slow = agent.client();
+        slow.writes(head(line) + "{");
+        assert_eq!(slow.head().0, 408, "{line}");
+    }
+}
+
 #[tokio::test]
 async fn slow_requests_end() {
     let servers = servers(1).await;

@@ -1,6 +1,6 @@
 //! What all connections share: the quorum, the table of locks, and the agent's end.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -8,14 +8,14 @@ use metrics::{Gauge, describe_gauge, gauge};
 use metrics_exporter_prometheus::PrometheusHandle;
 use quorumlock::{Error, Inspected, LostReason, Quorum, Released};
 use tokio::runtime::Handle;
-use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, SemaphorePermit};
-use tokio::task::JoinHandle;
+use tokio::sync::{Notify, Semaphore, SemaphorePermit};
+use tokio::task::{JoinHandle, unconstrained};
 use tokio::time::sleep_until;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::errors::Refusal;
-use super::table::{Entry, Limits, Sizes, Table, TooMany};
+use super::table::{Entry, Limits, Sizes, Table};
 use super::terms::{ClientId, Peer, Terms};
 use crate::held_lock::{Held, View};
 use crate::settings::Settings;
@@ -39,8 +39,6 @@ pub(super) struct Agent {
     gauges: Gauges,
     /// One for each connection that is being refused.
     pub(super) refusals: Semaphore,
-    /// One for each stream of events.
-    streams: Arc<Semaphore>,
     inspections: Semaphore,
     /// Is notified when a lock must be looked at before all others.
     earlier: Notify,
@@ -50,6 +48,16 @@ pub(super) struct Agent {
     pub(super) stopping: CancellationToken,
     /// No client may use its locks any more.
     pub(super) stopped: CancellationToken,
+}
+
+/// An agent for tests.
+#[cfg(test)]
+impl Agent {
+    pub(super) fn of_memory() -> Arc<Self> {
+        let metrics = metrics_exporter_prometheus::PrometheusBuilder::new().build_recorder().handle();
+        let limits = Limits { clients: 9, user_clients: 9, locks: 9, user_locks: 9, client_locks: 9, streams: 9 };
+        Arc::new(Self::new(Quorum::in_memory(3).unwrap(), Settings::default(), metrics, limits))
+    }
 }
 
 /// A lock that the agent holds for a client.
@@ -71,7 +79,6 @@ impl Agent {
             runtime: Handle::current(),
             gauges: Gauges::new(),
             refusals: Semaphore::new(REFUSALS),
-            streams: Arc::new(Semaphore::new(limits.streams.min(Semaphore::MAX_PERMITS))),
             inspections: Semaphore::new(INSPECTIONS),
             earlier: Notify::new(),
             left: Notify::new(),
@@ -94,12 +101,12 @@ impl Agent {
     pub(super) fn enter(self: &Arc<Self>, peer: Peer, port: Option<u16>) -> Result<Client, Refusal> {
         let id = self.table().enter(peer.uid).map_err(Refusal::no_room)?;
         self.show_sizes();
-        Ok(Client { agent: self.clone(), id, peer, port })
+        Ok(Client::new(self, id, peer, port))
     }
 
     /// A connection that has no place in the table. It cannot have locks of its own.
     pub(super) fn outside(self: &Arc<Self>, peer: Peer, port: Option<u16>) -> Client {
-        Client { agent: self.clone(), id: OUTSIDE, peer, port }
+        Client::new(self, OUTSIDE, peer, port)
     }
 
     /// The agent closes this connection, or is about to. The client may go on with its locks until
@@ -119,8 +126,9 @@ impl Agent {
     }
 
     /// Reserves a place for a stream of events, until the returned value is dropped.
-    pub(super) fn stream(&self) -> Result<OwnedSemaphorePermit, Refusal> {
-        self.streams.clone().try_acquire_owned().map_err(|_| TooMany("max-streams").into())
+    pub(super) fn stream(self: &Arc<Self>, peer: Peer) -> Result<StreamPlace, Refusal> {
+        self.table().open_stream(peer.uid)?;
+        Ok(StreamPlace { agent: self.clone(), uid: peer.uid })
     }
 
     /// Waits for a place for an inspection. (The semaphore is never closed, so this is no error.)
@@ -160,13 +168,10 @@ impl Agent {
 
     /// Releases a lock. The release goes on if the caller goes away.
     pub(super) fn release(self: &Arc<Self>, held: Held, undo: bool) -> JoinHandle<Result<Released, Error>> {
-        self.releasing.fetch_add(1, Ordering::Relaxed);
-        let agent = self.clone();
+        let releasing = Releasing::new(self.clone());
         self.runtime.spawn(async move {
-            let released = if undo { held.undo().await } else { held.release().await };
-            agent.releasing.fetch_sub(1, Ordering::Relaxed);
-            agent.left.notify_waiters();
-            released
+            let _releasing = releasing;
+            if undo { held.undo().await } else { held.release().await }
         })
     }
 
@@ -183,7 +188,7 @@ impl Agent {
 
     /// Gives the lock to its owner, the connection or the time to keep it. Nothing else may happen
     /// between the acquisition and this call: until then, a closed connection drops the lock. Gives
-    /// the lock back if the connection was closed.
+    /// the lock back if the connection was closed, or if the agent has stopped.
     pub(super) fn hold(&self, terms: Terms, places: usize, holding: Holding) -> Result<Uuid, Holding> {
         let id = uuid::Builder::from_random_bytes(rand::random()).into_uuid();
         // The table must not be locked in what follows.
@@ -203,12 +208,13 @@ impl Agent {
     }
 
     /// Calls `each` with the lock and with the time for which its client may work, counted from
-    /// the request's arrival. Fails if the lock was lost.
+    /// the request's arrival. If the lock is `kept`, its time begins anew. Fails if the lock was lost.
     pub(super) fn with_lock<T>(
         &self,
         id: Uuid,
         peer: Peer,
         arrival: Instant,
+        kept: bool,
         each: impl FnOnce(&Holding, Duration) -> T,
     ) -> Result<T, Refusal> {
         let mut table = self.table();
@@ -219,32 +225,16 @@ impl Agent {
         if remaining.is_zero() {
             return Err(Refusal::lost_by(lost(&view)));
         }
+        if kept {
+            entry.terms.keep(now, remaining);
+        }
         let until = entry.terms.until(arrival, now, remaining);
         Ok(each(&entry.guard, until))
     }
 
-    /// The client lives: starts the time anew in which it must say so.
-    pub(super) fn keep(&self, id: Uuid, peer: Peer) -> Result<(), Refusal> {
-        let mut table = self.table();
-        let now = Instant::now();
-        let entry = table.find(id, peer, now)?;
-        match entry.guard.lost() {
-            Some(reason) => Err(Refusal::lost_by(reason)),
-            None => {
-                entry.terms.keep(now);
-                Ok(())
-            }
-        }
-    }
-
-    /// Notes that a request on this connection was answered that the lock has ended.
-    pub(super) fn tell_end(&self, id: Uuid, client: ClientId) {
-        self.table().tell_end(id, client);
-    }
-
-    /// From now on, the lock takes up so many places.
-    pub(super) fn resize(&self, id: Uuid, places: usize) -> Result<(), Refusal> {
-        Ok(self.table().resize(id, places)?)
+    /// From now on, the lock takes up so many places at least.
+    pub(super) fn grow(&self, id: Uuid, places: usize) -> Result<(), Refusal> {
+        Ok(self.table().grow(id, places)?)
     }
 
     /// Removes the lock from the table. The caller releases it.
@@ -274,6 +264,13 @@ impl Agent {
         }
     }
 
+    /// From now on, no client may use its locks, and the agent closes its connections.
+    pub(super) fn stop(&self) {
+        self.stopping.cancel();
+        self.table().stop();
+        self.stopped.cancel();
+    }
+
     /// Waits until the condition holds.
     pub(super) async fn until(&self, condition: impl Fn(&Self) -> bool) {
         loop {
@@ -297,7 +294,8 @@ impl Holding {
 /// Why the lock was lost. The caller knows that it was.
 pub(super) fn lost(view: &View) -> LostReason {
     use futures::FutureExt;
-    view.lost().now_or_never().unwrap_or(LostReason::Expired)
+    // tokio would let a task wait that has been busy for long.
+    unconstrained(view.lost()).now_or_never().unwrap_or(LostReason::Expired)
 }
 
 /// A connection.
@@ -307,10 +305,50 @@ pub(super) struct Client {
     pub(super) peer: Peer,
     /// The agent's port, if the connection is over TCP.
     pub(super) port: Option<u16>,
+    /// Whether a request was answered that a lock has ended.
+    end_is_told: AtomicBool,
+    /// Locks whose answers may still be in the agent, and that do not end with this connection.
+    unsent: Mutex<Vec<Uuid>>,
+}
+
+impl Client {
+    fn new(agent: &Arc<Agent>, id: ClientId, peer: Peer, port: Option<u16>) -> Self {
+        Self { agent: agent.clone(), id, peer, port, end_is_told: AtomicBool::new(false), unsent: Mutex::default() }
+    }
+
+    /// Notes an answer that says that a lock has ended.
+    pub(super) fn tell_end(&self) {
+        self.end_is_told.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether this client has got such an answer. If it closes the connection then, it lets go of
+    /// its locks.
+    pub(super) fn end_is_told(&self) -> bool {
+        self.end_is_told.load(Ordering::Relaxed)
+    }
+
+    /// The answer with this new lock is about to be sent. If the connection ends before that, the
+    /// lock ends too: nobody knows its id.
+    pub(super) fn sends(&self, id: Uuid) {
+        self.unsent().push(id);
+    }
+
+    /// All answers are sent.
+    pub(super) fn has_sent_all(&self) {
+        self.unsent().clear();
+    }
+
+    fn unsent(&self) -> MutexGuard<'_, Vec<Uuid>> {
+        self.unsent.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl Drop for Client {
     fn drop(&mut self) {
+        let unsent = std::mem::take(&mut *self.unsent());
+        for entry in unsent.into_iter().filter_map(|id| self.agent.take(id, self.peer).ok()) {
+            drop(self.agent.release(entry.guard.held, true));
+        }
         let ended = self.agent.table().leave(self.id, Instant::now());
         if !ended.is_empty() {
             tracing::debug!(locks = ended.len(), "a connection was closed: its locks are released");
@@ -330,6 +368,35 @@ pub(super) struct Reserved<'a> {
 impl Drop for Reserved<'_> {
     fn drop(&mut self) {
         self.agent.table().give_back(self.uid, self.places);
+    }
+}
+
+/// A reserved place for a stream of events.
+pub(super) struct StreamPlace {
+    agent: Arc<Agent>,
+    uid: Option<u32>,
+}
+
+impl Drop for StreamPlace {
+    fn drop(&mut self) {
+        self.agent.table().close_stream(self.uid);
+    }
+}
+
+/// A release that is under way. It is also over if it panics.
+struct Releasing(Arc<Agent>);
+
+impl Releasing {
+    fn new(agent: Arc<Agent>) -> Self {
+        agent.releasing.fetch_add(1, Ordering::Relaxed);
+        Self(agent)
+    }
+}
+
+impl Drop for Releasing {
+    fn drop(&mut self) {
+        self.0.releasing.fetch_sub(1, Ordering::Relaxed);
+        self.0.left.notify_waiters();
     }
 }
 

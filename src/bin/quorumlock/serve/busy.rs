@@ -3,13 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use tokio_util::sync::CancellationToken;
-
-pub(super) struct Requests {
-    state: Mutex<State>,
-    /// Is cancelled when the first request has come.
-    first: CancellationToken,
-}
+pub(super) struct Requests(Mutex<State>);
 
 struct State {
     begun: u64,
@@ -20,8 +14,7 @@ struct State {
 
 impl Requests {
     pub(super) fn new() -> Self {
-        let state = Mutex::new(State { begun: 0, busy: 0, since: Instant::now() });
-        Self { state, first: CancellationToken::new() }
+        Self(Mutex::new(State { begun: 0, busy: 0, since: Instant::now() }))
     }
 
     /// A request has come. It is being answered until the returned value is dropped.
@@ -29,13 +22,7 @@ impl Requests {
         let mut state = self.state();
         state.begun += 1;
         state.busy += 1;
-        self.first.cancel();
         Busy(self.clone())
-    }
-
-    /// Waits until the first request has come.
-    pub(super) async fn first(&self) {
-        self.first.cancelled().await;
     }
 
     /// The number of requests so far, if none is being answered.
@@ -51,7 +38,7 @@ impl Requests {
     }
 
     fn state(&self) -> std::sync::MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

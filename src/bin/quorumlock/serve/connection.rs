@@ -1,10 +1,12 @@
 //! One connection: its requests, its locks, and its end.
 
 use std::error::Error;
+use std::future::poll_fn;
 use std::io;
 use std::panic::AssertUnwindSafe;
 use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use futures::FutureExt;
@@ -20,7 +22,7 @@ use super::agent::{Agent, Client};
 use super::busy::Requests;
 use super::errors::Refusal;
 use super::http;
-use super::stream::{Reader, Socket};
+use super::stream::{Reader, Socket, Writer, has_gone};
 
 /// A connection without locks is closed if it was idle for this time.
 const IDLE: Duration = Duration::from_secs(600);
@@ -43,7 +45,8 @@ pub(super) async fn serve(agent: Arc<Agent>, socket: Socket) {
     };
     let (reading, writing) = socket.split();
     let requests = Arc::new(Requests::new());
-    let stream = TokioIo::new(join(Reader::new(reading.clone(), requests.clone()), writing));
+    let (reader, writer) = (Reader::new(reading.clone(), requests.clone()), Writer::new(writing, &client));
+    let stream = TokioIo::new(join(reader, writer));
     // A panic must not release the locks.
     let answering = AssertUnwindSafe(answer_requests(&client, &requests, stream)).catch_unwind();
     tokio::select! {
@@ -59,9 +62,10 @@ pub(super) async fn serve(agent: Arc<Agent>, socket: Socket) {
     // The agent closes the connection. The client may still work with its locks, and may close its
     // side without letting go of them.
     agent.cut(client.id);
+    let emptied = agent.table().emptied(client.id);
     tokio::select! {
         () = reading.closed() => {}
-        () = agent.until(|agent| agent.table().locks_of(client.id) == 0) => {}
+        () = emptied.cancelled() => {}
     }
 }
 
@@ -80,19 +84,24 @@ where
     let agent = &client.agent;
     let mut look = IDLE;
     loop {
+        let stopped = async {
+            agent.stopped.cancelled().await;
+            // Requests begin and end only in a poll of `connection`, which comes just before this one.
+            poll_fn(|_| if matches!(requests.idle_after(), Some(1..)) { Poll::Ready(()) } else { Poll::Pending }).await;
+        };
         tokio::select! {
             biased;
-            ended = connection.as_mut() => {
-                let Err(error) = ended else { return Closing::ByAgent };
-                tracing::debug!(uid = client.peer.uid, pid = client.peer.pid, %error, "a connection failed");
-                return if is_broken(&error) { Closing::ByClient } else { Closing::ByAgent };
-            }
-            // Requests that wait are answered, and then hyper closes the connection. A new connection
-            // is for one request: its client may want to release a lock.
-            () = async { agent.stopped.cancelled().await; requests.first().await } => {
-                connection.as_mut().graceful_shutdown();
-                let _ = connection.await;
-                return Closing::ByAgent;
+            ended = connection.as_mut() => return closing(client, ended),
+            // Requests that wait have been answered. A new connection is for one request: its client may
+            // want to release a lock.
+            () = stopped => {
+                // After an answer 410, the client lets go of its locks by a close. So the agent must not
+                // close first: the client's library might then do so by itself.
+                if !client.end_is_told() {
+                    agent.cut(client.id);
+                    connection.as_mut().graceful_shutdown();
+                }
+                return closing(client, connection.await);
             }
             () = sleep(look) => {
                 let left = IDLE.saturating_sub(requests.idle());
@@ -106,10 +115,13 @@ where
     }
 }
 
-/// Whether a write failed since the other side has closed. (The errors of reads are in `Reading`.)
-fn is_broken(error: &hyper::Error) -> bool {
+/// Who has closed a connection that hyper has ended. (The closes that reads have found are in
+/// `Reading`.)
+fn closing(client: &Client, ended: hyper::Result<()>) -> Closing {
+    let Err(error) = ended else { return Closing::ByAgent };
+    tracing::debug!(uid = client.peer.uid, pid = client.peer.pid, %error, "a connection failed");
     let error = error.source().and_then(|source| source.downcast_ref::<io::Error>());
-    error.is_some_and(|it| matches!(it.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset))
+    if error.is_some_and(has_gone) { Closing::ByClient } else { Closing::ByAgent }
 }
 
 /// Tells a client that there are too many, unless too many are being told so. A release is carried

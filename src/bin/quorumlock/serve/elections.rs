@@ -11,13 +11,13 @@ use futures::{Stream, StreamExt};
 use hyper::body::Frame;
 use quorumlock::{Inspected, Leadership};
 use serde_json::{Value, json};
-use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, Sleep, sleep};
 
-use super::agent::Agent;
+use super::agent::{Agent, StreamPlace};
 use super::busy::Busy;
 use super::errors::Refusal;
 use super::locks::Answer;
+use super::terms::Peer;
 
 /// How often a stream of events asks whether anybody leads, and writes something, so that both
 /// sides notice a connection that has gone.
@@ -116,10 +116,11 @@ impl Sent {
 /// The events of `GET /v1/elections/NAME/events`.
 pub(super) fn events(
     agent: Arc<Agent>,
+    peer: Peer,
     name: String,
     busy: Busy,
 ) -> Result<impl Stream<Item = Result<Frame<Bytes>, Infallible>> + Send + use<>, Refusal> {
-    let place = agent.stream()?;
+    let place = agent.stream(peer)?;
     let leaders = agent.quorum.election(&name).observe()?.boxed();
     let (sent, pulse) = (Sent::default(), Box::pin(sleep(Duration::ZERO)));
     let following = Following { agent, name, leaders, sent, pulse, _busy: busy, _place: place };
@@ -136,7 +137,7 @@ struct Following {
     sent: Sent,
     pulse: Pin<Box<Sleep>>,
     _busy: Busy,
-    _place: OwnedSemaphorePermit,
+    _place: StreamPlace,
 }
 
 impl Following {

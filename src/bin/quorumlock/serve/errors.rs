@@ -137,7 +137,7 @@ impl From<&Error> for Refusal {
                 Self::held(&message).with("note", note)
             }
             ErrorKind::Config => Self::invalid(&message),
-            ErrorKind::Lost => Self::lost("lost", &message),
+            ErrorKind::Lost => Self::new(StatusCode::GONE, "lost", &message),
             ErrorKind::Closed => Self::stopping(),
             _ => Self::unavailable(&message),
         }

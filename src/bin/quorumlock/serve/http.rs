@@ -58,14 +58,12 @@ struct Route {
     method: Method,
     path: &'static str,
     want: Want,
-    /// The statuses besides those of [`ANY`] and, for requests with a body, [`WITH_BODY`].
+    /// The statuses besides those of [`ANY`].
     statuses: &'static [u16],
 }
 
 /// Statuses that each request may get. (Bad HTTP gets another status from hyper, and no JSON.)
-const ANY: [u16; 3] = [403, 500, 503];
-/// More statuses of requests with a body.
-const WITH_BODY: [u16; 3] = [400, 408, 413];
+const ANY: [u16; 6] = [400, 403, 408, 413, 500, 503];
 
 static ROUTES: [Route; 12] = {
     const fn route(method: Method, path: &'static str, want: Want, statuses: &'static [u16]) -> Route {
@@ -73,14 +71,14 @@ static ROUTES: [Route; 12] = {
     }
     [
         route(Method::POST, "/v1/locks", Want::Lock, &[200, 409, 410, 429]),
-        route(Method::GET, "/v1/locks/{id}", Want::Look, &[200, 400, 404, 410]),
+        route(Method::GET, "/v1/locks/{id}", Want::Look, &[200, 404, 410]),
         route(Method::POST, "/v1/locks/{id}/keep", Want::Keep, &[200, 404, 410]),
-        route(Method::DELETE, "/v1/locks/{id}", Want::Release, &[200, 400, 404, 410]),
+        route(Method::DELETE, "/v1/locks/{id}", Want::Release, &[200, 404, 410]),
         route(Method::POST, "/v1/once", Want::Once, &[200, 409, 410, 429]),
         route(Method::POST, "/v1/elections/{name}", Want::Campaign, &[200, 404, 409, 410, 429]),
         route(Method::PUT, "/v1/elections/{name}/{id}", Want::Proclaim, &[200, 404, 410, 429]),
-        route(Method::GET, "/v1/elections/{name}", Want::Leader, &[200, 400, 404]),
-        route(Method::GET, "/v1/elections/{name}/events", Want::Events, &[200, 400, 404, 429]),
+        route(Method::GET, "/v1/elections/{name}", Want::Leader, &[200, 404]),
+        route(Method::GET, "/v1/elections/{name}/events", Want::Events, &[200, 404, 429]),
         route(Method::GET, "/v1/status", Want::Status, &[200]),
         route(Method::GET, "/metrics", Want::Metrics, &[200]),
         route(Method::GET, "/healthz", Want::Health, &[200]),
@@ -90,8 +88,7 @@ static ROUTES: [Route; 12] = {
 impl Route {
     /// The statuses of all answers.
     fn all_statuses(&self) -> Vec<u16> {
-        let has_body = self.method == Method::POST || self.method == Method::PUT;
-        [self.statuses, &ANY, if has_body { &WITH_BODY } else { &[] }].concat()
+        [self.statuses, &ANY].concat()
     }
 }
 
@@ -147,6 +144,14 @@ async fn answered(client: &Client, busy: Busy, request: Request<Incoming>) -> Re
     if !call.stays_open {
         client.agent.cut(client.id);
     }
+    // Before all answers: hyper closes a connection if it has an answer before the whole body.
+    let body = match whole(body).await {
+        Ok(body) => body,
+        Err(refusal) => {
+            client.agent.cut(client.id);
+            return refused(&refusal);
+        }
+    };
     if let Some(port) = client.port
         && let Err(refusal) = browsers::check(&head.headers, port)
     {
@@ -158,15 +163,13 @@ async fn answered(client: &Client, busy: Busy, request: Request<Incoming>) -> Re
         Err(OtherMethods(others)) => return other_methods(&others),
     };
     let query = Query::of(head.uri.query().unwrap_or_default());
-    let response = carried_out(route.want, parameters, query, call, body, busy).await;
-    let response = response.unwrap_or_else(|refusal| {
-        if refusal.closes {
-            client.agent.cut(client.id);
-        }
-        refused(&refusal)
-    });
-    let status = response.status().as_u16();
-    debug_assert!(route.all_statuses().contains(&status), "{} of {} is not in its list", status, route.path);
+    let response = carried_out(route.want, parameters, query, call, &body, busy).await;
+    let response = response.unwrap_or_else(|refusal| refused(&refusal));
+    let status = response.status();
+    if status == StatusCode::GONE {
+        client.tell_end();
+    }
+    debug_assert!(route.all_statuses().contains(&status.as_u16()), "{status} of {} is not in its list", route.path);
     response
 }
 
@@ -176,32 +179,28 @@ async fn carried_out(
     mut parameters: Vec<String>,
     query: Query<'_>,
     call: Call<'_>,
-    body: Incoming,
+    body: &[u8],
     busy: Busy,
 ) -> Result<Response<Body>, Refusal> {
     let agent = &call.client.agent;
     let answer = match want {
-        Want::Lock => call.lock(read(body).await?).await,
-        Want::Once => call.once(read(body).await?).await,
-        Want::Campaign => call.campaign(name(&mut parameters), read(body).await?).await,
-        Want::Look => {
-            let id = id(&mut parameters)?;
-            call.tells(id, call.look(id, query.milliseconds("wait_ms")?).await)
-        }
+        Want::Lock => call.lock(parsed(body)?).await,
+        Want::Once => call.once(parsed(body)?).await,
+        Want::Campaign => call.campaign(name(&mut parameters), parsed(body)?).await,
+        Want::Look => call.look(id(&mut parameters)?, query.milliseconds("wait_ms")?).await,
         Want::Keep => {
-            let id = id(&mut parameters)?;
-            read::<Nothing>(body).await?;
-            call.tells(id, call.keep(id))
+            parsed::<Nothing>(body)?;
+            call.keep(id(&mut parameters)?)
         }
         Want::Release => call.release(id(&mut parameters)?, query.flag("undo")?).await,
         Want::Proclaim => {
             let id = id(&mut parameters)?;
-            let request: ValueRequest = read(body).await?;
-            call.tells(id, call.proclaim(&name(&mut parameters), id, &request.value).await)
+            let request: ValueRequest = parsed(body)?;
+            call.proclaim(&name(&mut parameters), id, &request.value).await
         }
         Want::Leader => elections::leader(agent, &name(&mut parameters)).await,
         Want::Events => {
-            let events = elections::events(agent.clone(), name(&mut parameters), busy)?;
+            let events = elections::events(agent.clone(), call.client.peer, name(&mut parameters), busy)?;
             return Ok(response(StatusCode::OK, "text/event-stream", StreamBody::new(events).boxed_unsync()));
         }
         Want::Status => told(agent).await,
@@ -211,18 +210,22 @@ async fn carried_out(
     answer.map(|value| json_response(StatusCode::OK, &value))
 }
 
-/// Reads the body of a request. An empty body is an object without fields.
-async fn read<T: DeserializeOwned>(body: Incoming) -> Result<T, Refusal> {
+/// Reads the body of a request. After an error, the agent closes the connection.
+async fn whole(body: Incoming) -> Result<Bytes, Refusal> {
     if body.size_hint().lower() > LONGEST_BODY as u64 {
         return Err(Refusal::too_large(LONGEST_BODY));
     }
     let whole = timeout(SLOWEST_BODY, Limited::new(body, LONGEST_BODY).collect()).await;
-    let bytes = match whole.map_err(|_| Refusal::slow())? {
-        Ok(whole) => whole.to_bytes(),
-        Err(error) if error.is::<LengthLimitError>() => return Err(Refusal::too_large(LONGEST_BODY)),
-        Err(error) => return Err(Refusal::invalid(&format!("the body cannot be read: {error}")).closing()),
-    };
-    let bytes: &[u8] = if bytes.is_empty() { b"{}" } else { &bytes };
+    match whole.map_err(|_| Refusal::slow())? {
+        Ok(whole) => Ok(whole.to_bytes()),
+        Err(error) if error.is::<LengthLimitError>() => Err(Refusal::too_large(LONGEST_BODY)),
+        Err(error) => Err(Refusal::invalid(&format!("the body cannot be read: {error}")).closing()),
+    }
+}
+
+/// The object in a body. An empty body is an object without fields.
+fn parsed<T: DeserializeOwned>(body: &[u8]) -> Result<T, Refusal> {
+    let bytes: &[u8] = if body.is_empty() { b"{}" } else { body };
     // serde would also read the fields from an array.
     if !bytes.trim_ascii_start().starts_with(b"{") {
         return Err(Refusal::invalid("the body is no JSON object"));

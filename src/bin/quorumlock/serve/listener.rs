@@ -6,14 +6,14 @@ use std::fs::{self, File};
 use std::io;
 use std::net::SocketAddr;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt, chown};
-use std::os::unix::net::{UnixListener as StdUnixListener, UnixStream as StdUnixStream};
+use std::os::unix::net::UnixListener as StdUnixListener;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use listenfd::ListenFd;
 use rustix::fs::{FlockOperation, Mode, OFlags, flock};
 use rustix::process::umask;
-use tokio::net::{TcpListener, UnixListener};
+use tokio::net::{TcpListener, UnixListener, UnixStream};
 use tokio::time::sleep;
 
 use super::stream::Socket;
@@ -63,14 +63,14 @@ impl Listener {
 impl Listeners {
     /// Opens the sockets of the options, and takes those of systemd. Without any of these, opens the
     /// default socket.
-    pub(super) fn open(args: &Serve) -> Result<Self, Failure> {
+    pub(super) async fn open(args: &Serve) -> Result<Self, Failure> {
         let mut listeners = Self::of_systemd()?;
         if let Some(address) = &args.listen {
             listeners.listen(loopback(address)?)?;
         }
         match &args.socket {
-            Some(path) => listeners.bind(path, args)?,
-            None if listeners.all.is_empty() => listeners.bind(&default_path(), args)?,
+            Some(path) => listeners.bind(path, args).await?,
+            None if listeners.all.is_empty() => listeners.bind(&default_path(), args).await?,
             None => {}
         }
         Ok(listeners)
@@ -110,11 +110,11 @@ impl Listeners {
         Ok(())
     }
 
-    fn bind(&mut self, path: &Path, args: &Serve) -> Result<(), Failure> {
+    async fn bind(&mut self, path: &Path, args: &Serve) -> Result<(), Failure> {
         let failed = |why: String| Failure::usage(format!("cannot listen on {}: {why}", path.display()));
         let group = args.socket_group.as_deref().map(group).transpose().map_err(failed)?;
         let mode = args.socket_mode.unwrap_or(if group.is_some() { WITH_GROUP } else { OWN });
-        let (socket, file) = SocketFile::bind(path).map_err(failed)?;
+        let (socket, file) = SocketFile::bind(path).await.map_err(failed)?;
         chown(path, None, group).map_err(|error| failed(format!("its group cannot be set: {error}")))?;
         fs::set_permissions(path, fs::Permissions::from_mode(mode)).map_err(|error| failed(error.to_string()))?;
         socket.set_nonblocking(true)?;
@@ -139,7 +139,7 @@ struct SocketFile {
 impl SocketFile {
     /// Binds a socket which nobody but this user can use yet. Replaces a socket on which nobody
     /// listens.
-    fn bind(path: &Path) -> Result<(StdUnixListener, Self), String> {
+    async fn bind(path: &Path) -> Result<(StdUnixListener, Self), String> {
         let in_use = || "another program listens there".to_owned();
         let lock = lock_file(&beside(path)).map_err(|error| format!("{}: {error}", beside(path).display()))?;
         flock(&lock, FlockOperation::NonBlockingLockExclusive).map_err(|_| in_use())?;
@@ -149,7 +149,8 @@ impl SocketFile {
         }
         match fs::symlink_metadata(path) {
             Ok(found) if !found.file_type().is_socket() => return Err("there is a file that is no socket".to_owned()),
-            Ok(_) => match StdUnixStream::connect(path) {
+            // This connect does not wait for a program that accepts nothing.
+            Ok(_) => match UnixStream::connect(path).await {
                 Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
                     fs::remove_file(path).map_err(|error| error.to_string())?;
                 }

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use hyper::StatusCode;
 use quorumlock::{Error, Lease, LockOptions, Released};
 use serde_json::{Map, Value, json};
 use tokio::time::{sleep, timeout};
@@ -13,7 +12,7 @@ use super::agent::{Agent, Client, Holding, lost};
 use super::errors::Refusal;
 use super::requests::{CampaignRequest, LockRequest, Mode, OnceRequest, Owner};
 use super::table::{Missing, places};
-use super::terms::Terms;
+use super::terms::{Ended, Terms};
 use crate::held_lock::{View, Wanted};
 use crate::url_as_name;
 
@@ -120,6 +119,9 @@ impl Call<'_> {
             Err(holding) => (holding.held, Refusal::stopping()),
             Ok(id) => match self.state(id) {
                 Ok(answer) => {
+                    if !owner.is_tied {
+                        self.client.sends(id);
+                    }
                     tracing::debug!(%id, uid = self.client.peer.uid, pid = self.client.peer.pid, "a lock was acquired");
                     return Ok(answer);
                 }
@@ -166,16 +168,8 @@ impl Call<'_> {
         self.state(id)
     }
 
-    /// Notes an answer that says that the lock has ended.
-    pub(super) fn tells(&self, id: Uuid, answer: Answer) -> Answer {
-        if answer.as_ref().is_err_and(|refusal| refusal.status == StatusCode::GONE) {
-            self.agent().tell_end(id, self.client.id);
-        }
-        answer
-    }
-
     fn state(&self, id: Uuid) -> Answer {
-        self.agent().with_lock(id, self.client.peer, self.arrival, |holding, until| {
+        self.agent().with_lock(id, self.client.peer, self.arrival, false, |holding, until| {
             let view = holding.held.view();
             let token = view.token();
             let tokens: Map<_, _> = holding.names.iter().map(|name| (name.clone(), json!(token))).collect();
@@ -196,8 +190,7 @@ impl Call<'_> {
 
     /// `POST /v1/locks/ID/keep`
     pub(super) fn keep(&self, id: Uuid) -> Answer {
-        self.agent().keep(id, self.client.peer)?;
-        self.until(id)
+        self.until(id, true)
     }
 
     /// `DELETE /v1/locks/ID`. Even a lost lock is let go only now: until then, or until its
@@ -210,7 +203,8 @@ impl Call<'_> {
         let held = entry.guard.held;
         let view = held.view();
         let was_lost = view.remaining().is_zero();
-        let lapsed = entry.terms.lapsed(Instant::now());
+        // For a lock that is still held, a close of its connection changes nothing.
+        let lapsed = entry.terms.lapsed(Instant::now()).filter(|how| *how != Ended::Disconnected);
         let released = self.agent().release(held, undo).await.map_err(|_| Refusal::internal())?;
         if let Some(how) = lapsed {
             return Err(Missing::Ended(how).into());
@@ -226,25 +220,21 @@ impl Call<'_> {
 
     /// `PUT /v1/elections/NAME/ID`
     pub(super) async fn proclaim(&self, name: &str, id: Uuid, value: &str) -> Answer {
-        let office = self.agent().with_lock(id, self.client.peer, self.arrival, |holding, _| {
+        let office = self.agent().with_lock(id, self.client.peer, self.arrival, false, |holding, _| {
             holding.held.office().filter(|_| holding.names.first().is_some_and(|held| held == name))
         })?;
         let office = office.ok_or_else(|| Refusal::from(Missing::Unknown))?;
-        self.agent().resize(id, places(&[name.to_owned()], value))?;
+        self.agent().grow(id, places(&[name.to_owned()], value))?;
         match office.proclaim(value).await {
-            Ok(()) => self.until(id),
+            Ok(()) => self.until(id, false),
             Err(error) if error.is_lost() => Err(Refusal::lost_by(lost(&View::Lock(Lease::clone(&office))))),
             Err(error) => Err(Refusal::from(&error)),
         }
     }
 
-    fn until(&self, id: Uuid) -> Answer {
-        self.agent().with_lock(
-            id,
-            self.client.peer,
-            self.arrival,
-            |_, until| json!({ "until_ms": milliseconds(until) }),
-        )
+    fn until(&self, id: Uuid, kept: bool) -> Answer {
+        let answer = |_: &Holding, until| json!({ "until_ms": milliseconds(until) });
+        self.agent().with_lock(id, self.client.peer, self.arrival, kept, answer)
     }
 }
 
@@ -261,36 +251,61 @@ fn milliseconds(time: Duration) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use quorumlock::Quorum;
+    use hyper::StatusCode;
 
     use super::*;
-    use crate::serve::table::Limits;
+    use crate::held_lock::Held;
     use crate::serve::terms::Peer;
-    use crate::settings::Settings;
-
-    fn agent() -> Arc<Agent> {
-        let metrics = metrics_exporter_prometheus::PrometheusBuilder::new().build_recorder().handle();
-        let limits = Limits { clients: 9, user_clients: 9, locks: 9, user_locks: 9, client_locks: 9, streams: 9 };
-        Arc::new(Agent::new(Quorum::in_memory(3).unwrap(), Settings::default(), metrics, limits))
-    }
 
     #[tokio::test]
-    async fn lock_that_ends_before_its_answer_is_undone() {
-        let agent = agent();
+    async fn job_that_a_stopped_agent_gets_is_undone() {
+        let agent = Agent::of_memory();
         let client = agent.enter(Peer::default(), None).unwrap();
         let call = Call { client: &client, arrival: Instant::now(), stays_open: true };
         let job = || serde_json::from_str(r#"{"name": "job", "period_ms": 600000}"#).unwrap();
         agent.table().stop();
         let refusal = call.once(job()).await.unwrap_err();
-        assert_eq!((refusal.status, &refusal.body["reason"]), (StatusCode::GONE, &json!("stopping")));
-        assert_eq!(agent.sizes().locks, 0);
+        assert_eq!((refusal, agent.sizes().locks), (Refusal::stopping(), 0));
         let again = agent.quorum.once("job", Duration::from_secs(600)).claim().await.unwrap();
         assert!(again.is_some(), "the job counts as done");
     }
 
     #[tokio::test]
+    async fn untied_job_whose_answer_is_not_sent_is_undone() {
+        let agent = Agent::of_memory();
+        for (name, is_sent) in [("lost", false), ("sent", true)] {
+            let client = agent.enter(Peer::default(), None).unwrap();
+            let call = Call { client: &client, arrival: Instant::now(), stays_open: true };
+            let job = json!({ "name": name, "period_ms": 600_000, "keep_ms": 60_000, "connection": false });
+            call.once(serde_json::from_value(job).unwrap()).await.unwrap();
+            if is_sent {
+                client.has_sent_all();
+            }
+            drop(client);
+            agent.released().await;
+            let again = agent.quorum.once(name, Duration::from_secs(600)).claim().await.unwrap();
+            assert_eq!(again.is_some(), !is_sent, "{name}");
+        }
+    }
+
+    #[tokio::test]
+    async fn held_lock_of_a_cut_connection_is_released() {
+        let agent = Agent::of_memory();
+        let client = agent.enter(Peer::default(), None).unwrap();
+        let call = Call { client: &client, arrival: Instant::now(), stays_open: false };
+        let held = agent.quorum.lock("a").try_acquire().await.unwrap().unwrap();
+        // The last deadline that its client was told is over, but the agent has renewed the lock.
+        let terms = Terms::new(None, Some(client.id), None, Instant::now());
+        let holding = Holding { held: Held::Lock(held), names: vec!["a".to_owned()].into() };
+        let id = agent.hold(terms, 1, holding).ok().unwrap();
+        agent.cut(client.id);
+        assert_eq!(call.look(id, None).await.unwrap_err().body["reason"], json!("disconnected"));
+        assert_eq!(call.release(id, false).await, Ok(json!({ "released": true })));
+    }
+
+    #[tokio::test]
     async fn releases_of_a_closed_connection_are_awaited() {
-        let agent = agent();
+        let agent = Agent::of_memory();
         let client = agent.enter(Peer::default(), None).unwrap();
         let call = Call { client: &client, arrival: Instant::now(), stays_open: true };
         call.lock(serde_json::from_str(r#"{"names": ["a"]}"#).unwrap()).await.unwrap();
@@ -301,7 +316,7 @@ mod tests {
 
     #[tokio::test]
     async fn longer_value_takes_up_more_places() {
-        let agent = agent();
+        let agent = Agent::of_memory();
         let client = agent.enter(Peer::default(), None).unwrap();
         let call = Call { client: &client, arrival: Instant::now(), stays_open: true };
         let office = call.campaign("a".to_owned(), serde_json::from_str("{}").unwrap()).await.unwrap();
@@ -313,7 +328,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn keep_of_a_lost_lock_does_not_prolong_it() {
-        let agent = agent();
+        let agent = Agent::of_memory();
         let client = agent.enter(Peer::default(), None).unwrap();
         let call = Call { client: &client, arrival: Instant::now(), stays_open: true };
         let body = r#"{"names": ["a"], "keep_ms": 60000, "connection": false}"#;

@@ -41,10 +41,12 @@ use crate::times;
 use crate::words::counted;
 use agent::Agent;
 use listener::{Listener, Listeners};
-use table::{Limits, Sizes};
+use table::{Limits, Sizes, three_quarters};
 
 /// How long to wait for clients after the agent has told them that it stops.
 const FAREWELL: Duration = Duration::from_secs(1);
+/// How long to wait for the last writes to the nodes. The release of a lost lock does not wait for them.
+const LAST_WRITES: Duration = Duration::from_millis(100);
 /// File descriptors that are not for clients: for nodes, sockets, refusals and logs.
 const OTHER_FILES: u64 = 256;
 
@@ -53,12 +55,13 @@ pub(crate) async fn serve(args: Serve) -> Outcome {
     let settings = Settings::with_nodes(&args.nodes)?;
     let ttl = times::ttl(args.ttl, &settings)?;
     let clients = clients_for_files(args.max_clients);
-    let listeners = Listeners::open(&args)?;
+    let user_clients = if clients < args.max_clients { three_quarters(clients) } else { clients };
+    let listeners = Listeners::open(&args).await?;
     let metrics = exporter::start_rendered(args.metrics.as_deref())?;
     let quorum = settings.builder()?.ttl(ttl).open()?;
     let limits = Limits {
         clients,
-        user_clients: args.max_user_clients,
+        user_clients: args.max_user_clients.min(user_clients),
         locks: args.max_locks,
         user_locks: args.max_user_locks,
         client_locks: args.max_client_locks,
@@ -71,8 +74,9 @@ pub(crate) async fn serve(args: Serve) -> Outcome {
         tokio::select! {
             biased;
             () = end(&agent, &mut signals, args.grace) => {}
-            _ = accepting => {}
+            // Connections that come in quick succession must not delay the ends of locks.
             () = agent.end_lapsed() => {}
+            _ = accepting => {}
         }
     });
     // Even after a panic, locks must not be released under their clients.
@@ -108,14 +112,15 @@ async fn end(agent: &Agent, signals: &mut Signals, grace: Duration) {
         () = sleep(grace) => {}
         _ = signals.next() => {}
     }
-    agent.table().stop();
-    agent.stopped.cancel();
+    agent.stop();
     let have_left = agent.until(|agent| agent.sizes() == Sizes { clients: 0, locks: 0 });
     let _ = timeout(FAREWELL, have_left).await;
 }
 
 /// Ends the quorum. Locks whose clients did not let go are not released: they end by their ttl.
 async fn leave(agent: &Agent) {
+    // After a panic, `end` has not done so. Clients must not get locks from a table that is drained.
+    agent.stop();
     let left = agent.table().drain();
     // Releases that are under way would end with the process.
     let _ = timeout(FAREWELL, agent.released()).await;
@@ -125,6 +130,7 @@ async fn leave(agent: &Agent) {
     }
     let what = counted(left.len(), "lock");
     output::note(&format!("the clients of {what} have not let go; nodes hold {what} until the ttl ends"));
+    sleep(LAST_WRITES).await;
     // A drop would release them, and so would a shutdown of the quorum.
     left.into_iter().for_each(std::mem::forget);
 }
@@ -140,4 +146,33 @@ fn clients_for_files(wanted: usize) -> usize {
         output::note(&format!("--max-clients is {fit}, since this process may open {files} files (ulimit -n)"));
     }
     fit.min(wanted)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use serde_json::json;
+    use uuid::Uuid;
+
+    use super::errors::Refusal;
+    use super::locks::Call;
+    use super::terms::Peer;
+    use super::*;
+
+    /// After a panic, nothing comes before `leave`.
+    #[tokio::test]
+    async fn agent_that_leaves_grants_no_lock_and_releases_none() {
+        let agent = Agent::of_memory();
+        let client = agent.enter(Peer::default(), None).unwrap();
+        let call = Call { client: &client, arrival: Instant::now(), stays_open: true };
+        let wanted = |name| serde_json::from_value(json!({ "names": [name] })).unwrap();
+        let lock = call.lock(wanted("a")).await.unwrap();
+        leave(&agent).await;
+        assert_eq!(call.lock(wanted("b")).await, Err(Refusal::stopping()));
+        let id = Uuid::parse_str(lock["id"].as_str().unwrap()).unwrap();
+        let refusal = call.release(id, false).await.unwrap_err();
+        assert_eq!(refusal.body["reason"], json!("stopping"), "the nodes still hold it");
+        assert!(agent.quorum.lock("a").try_acquire().await.unwrap().is_none());
+    }
 }

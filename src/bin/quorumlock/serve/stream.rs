@@ -1,4 +1,5 @@
-//! The socket of a connection: who is on the other side, and whether the other side has closed.
+//! The socket of a connection: who is on the other side, whether the other side has closed, and which
+//! answers are sent.
 
 use std::future::Future;
 use std::io;
@@ -12,6 +13,7 @@ use tokio::net::{TcpStream, UnixStream, tcp, unix};
 use tokio::time::{Instant, Sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 
+use super::agent::Client;
 use super::busy::Requests;
 use super::terms::Peer;
 
@@ -62,7 +64,7 @@ enum Half {
 
 pub(super) struct Reading {
     half: Half,
-    /// Is cancelled when a read has found the end, or has failed.
+    /// Is cancelled when a read has found that the other side has closed.
     over: CancellationToken,
 }
 
@@ -116,12 +118,18 @@ impl Reading {
         };
         match &read {
             Ok(0) if !is_full => self.over.cancel(),
-            Err(error) if error.kind() != io::ErrorKind::WouldBlock => self.over.cancel(),
+            Err(error) if has_gone(error) => self.over.cancel(),
             _ => {}
         }
         buffer.advance(*read.as_ref().unwrap_or(&0));
         read
     }
+}
+
+/// Whether a read or a write failed since the other side has closed.
+pub(super) fn has_gone(error: &io::Error) -> bool {
+    use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset};
+    matches!(error.kind(), BrokenPipe | ConnectionAborted | ConnectionReset)
 }
 
 /// Reads requests. Fails if the head of a request takes too long. (hyper's own limit also counts
@@ -178,6 +186,38 @@ impl AsyncRead for Reader {
                 }
             }
         }
+    }
+}
+
+/// Writes answers, and notes when they are sent.
+pub(super) struct Writer<'a> {
+    socket: Writing,
+    client: &'a Client,
+}
+
+impl<'a> Writer<'a> {
+    pub(super) const fn new(socket: Writing, client: &'a Client) -> Self {
+        Self { socket, client }
+    }
+}
+
+impl AsyncWrite for Writer<'_> {
+    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.socket).poll_write(context, bytes)
+    }
+
+    /// hyper flushes when it has written all answers that are ready. (Of an answer behind 64 KiB of
+    /// others, this may be the head only.)
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let flushed = Pin::new(&mut self.socket).poll_flush(context);
+        if matches!(flushed, Poll::Ready(Ok(()))) {
+            self.client.has_sent_all();
+        }
+        flushed
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.socket).poll_shutdown(context)
     }
 }
 

@@ -30,7 +30,7 @@ pub(super) struct Limits {
     pub(super) user_locks: usize,
     /// Locks that one connection has taken and that end with it.
     pub(super) client_locks: usize,
-    /// Streams of events.
+    /// Streams of events. One uid may have three quarters of them.
     pub(super) streams: usize,
 }
 
@@ -69,6 +69,8 @@ struct Client {
     locks: HashSet<Uuid>,
     /// The places of these locks.
     places: usize,
+    /// Is cancelled when its last lock leaves the table.
+    emptied: CancellationToken,
 }
 
 /// The counts of one uid. All clients over TCP count as one uid.
@@ -77,6 +79,8 @@ struct User {
     clients: usize,
     /// The places of its locks, and of its acquisitions that are under way.
     places: usize,
+    /// Its streams of events.
+    streams: usize,
 }
 
 /// A lock that the agent ended lately.
@@ -133,7 +137,8 @@ impl<G> Table<G> {
         }
         self.charge(uid, |user| user.clients += 1);
         self.last_client += 1;
-        self.clients.insert(self.last_client, Client { uid, locks: HashSet::new(), places: 0 });
+        let client = Client { uid, locks: HashSet::new(), places: 0, emptied: CancellationToken::new() };
+        self.clients.insert(self.last_client, client);
         Ok(self.last_client)
     }
 
@@ -156,6 +161,16 @@ impl<G> Table<G> {
             }
             self.look_again(id, now);
         }
+    }
+
+    /// A token that is cancelled as soon as no lock belongs to this connection.
+    pub(super) fn emptied(&mut self, client: ClientId) -> CancellationToken {
+        let emptied = CancellationToken::new();
+        match self.clients.get_mut(&client).filter(|client| !client.locks.is_empty()) {
+            Some(client) => client.emptied = emptied.clone(),
+            None => emptied.cancel(),
+        }
+        emptied
     }
 
     /// The number of locks that end with this connection.
@@ -190,6 +205,21 @@ impl<G> Table<G> {
         Ok(())
     }
 
+    /// Counts a stream of events.
+    pub(super) fn open_stream(&mut self, uid: Option<u32>) -> Result<(), TooMany> {
+        let limit = self.limits.streams;
+        let all = self.users.values().map(|user| user.streams).sum::<usize>();
+        if all >= limit || self.user(uid).streams >= three_quarters(limit) {
+            return Err(TooMany("max-streams"));
+        }
+        self.charge(uid, |user| user.streams += 1);
+        Ok(())
+    }
+
+    pub(super) fn close_stream(&mut self, uid: Option<u32>) {
+        self.charge(uid, |user| user.streams -= 1);
+    }
+
     fn user(&self, uid: Option<u32>) -> User {
         self.users.get(&uid).copied().unwrap_or_default()
     }
@@ -206,8 +236,11 @@ impl<G> Table<G> {
     }
 
     /// Adds a lock. Returns whether it must be looked at before all others. Returns the guard if its
-    /// connection has been closed meanwhile.
+    /// connection has been closed meanwhile, or if the agent has stopped: nobody may get the lock then.
     pub(super) fn add(&mut self, id: Uuid, terms: Terms, places: usize, guard: G, now: Instant) -> Result<bool, G> {
+        if self.stopped {
+            return Err(guard);
+        }
         if let Some(client) = terms.client {
             let Some(client) = self.clients.get_mut(&client) else { return Err(guard) };
             client.locks.insert(id);
@@ -220,16 +253,15 @@ impl<G> Table<G> {
         Ok(self.looks.first() == Some(&(look, id)))
     }
 
-    /// From now on, the lock takes up so many places.
-    pub(super) fn resize(&mut self, id: Uuid, places: usize) -> Result<(), TooMany> {
-        let Some(entry) = self.locks.get(&id) else { return Ok(()) };
-        let (uid, client, before) = (entry.terms.uid(), entry.terms.client, entry.places);
-        if places > before {
-            self.has_room(uid, client, places - before)?;
-        }
-        self.charge(uid, |user| user.places = user.places + places - before);
+    /// From now on, the lock takes up so many places at least. It never takes up fewer than before: if
+    /// two values are sent at the same time, either may be the last.
+    pub(super) fn grow(&mut self, id: Uuid, places: usize) -> Result<(), TooMany> {
+        let Some(entry) = self.locks.get(&id).filter(|entry| entry.places < places) else { return Ok(()) };
+        let (uid, client, more) = (entry.terms.uid(), entry.terms.client, places - entry.places);
+        self.has_room(uid, client, more)?;
+        self.charge(uid, |user| user.places += more);
         if let Some(client) = client.and_then(|client| self.clients.get_mut(&client)) {
-            client.places = client.places + places - before;
+            client.places += more;
         }
         if let Some(entry) = self.locks.get_mut(&id) {
             entry.places = places;
@@ -240,7 +272,7 @@ impl<G> Table<G> {
     /// The lock with this id, if this peer may use it.
     pub(super) fn find(&mut self, id: Uuid, peer: Peer, now: Instant) -> Result<&mut Entry<G>, Missing> {
         let Some(entry) = self.locks.get_mut(&id).filter(|entry| entry.terms.allow(peer)) else {
-            return Err(missing(&self.past, id, peer));
+            return Err(missing(&self.past, self.stopped, id, peer));
         };
         match entry.terms.lapsed(now) {
             _ if self.stopped => Err(Missing::Ended(Ended::Stopping)),
@@ -250,17 +282,10 @@ impl<G> Table<G> {
         }
     }
 
-    /// A request on this connection was answered that the lock has ended.
-    pub(super) fn tell_end(&mut self, id: Uuid, client: ClientId) {
-        if let Some(entry) = self.locks.get_mut(&id) {
-            entry.terms.tell_end(client);
-        }
-    }
-
     /// Removes the lock with this id, if this peer may use it. The caller releases it.
     pub(super) fn take(&mut self, id: Uuid, peer: Peer) -> Result<Entry<G>, Missing> {
         if !self.locks.get(&id).is_some_and(|entry| entry.terms.allow(peer)) {
-            return Err(missing(&self.past, id, peer));
+            return Err(missing(&self.past, self.stopped, id, peer));
         }
         self.remove(id).ok_or(Missing::Unknown)
     }
@@ -293,11 +318,10 @@ impl<G> Table<G> {
         self.looks.insert((entry.look, id));
     }
 
-    /// From now on, no client may use its locks, and the agent closes all connections. Locks stay in
-    /// the table until their clients let go.
-    pub(super) fn stop(&mut self) {
+    /// From now on, no client may use its locks, and no lock is added. Locks stay in the table until
+    /// their clients let go.
+    pub(super) const fn stop(&mut self) {
         self.stopped = true;
-        self.locks.values_mut().for_each(|entry| entry.terms.cut());
     }
 
     /// Empties the table: the guards of all locks.
@@ -321,6 +345,9 @@ impl<G> Table<G> {
         if let Some(client) = entry.terms.client.and_then(|client| self.clients.get_mut(&client)) {
             client.locks.remove(&id);
             client.places -= entry.places;
+            if client.locks.is_empty() {
+                client.emptied.cancel();
+            }
         }
         self.charge(entry.terms.uid(), |user| user.places -= entry.places);
         self.looks.remove(&(entry.look, id));
@@ -329,9 +356,20 @@ impl<G> Table<G> {
     }
 }
 
-fn missing(past: &VecDeque<Past>, id: Uuid, peer: Peer) -> Missing {
+/// Why there is no such lock. An agent that has stopped forgets its locks, which the nodes still hold:
+/// then the answer must not say that the lock was released.
+fn missing(past: &VecDeque<Past>, stopped: bool, id: Uuid, peer: Peer) -> Missing {
     let past = past.iter().rev().find(|past| past.id == id && past.uid == peer.uid);
-    past.map_or(Missing::Unknown, |past| Missing::Ended(past.how))
+    match past {
+        Some(past) => Missing::Ended(past.how),
+        None if stopped => Missing::Ended(Ended::Stopping),
+        None => Missing::Unknown,
+    }
+}
+
+/// What one user may have, so that others have the rest: at least one.
+pub(super) const fn three_quarters(of: usize) -> usize {
+    of - of / 4
 }
 
 #[cfg(test)]
@@ -346,7 +384,7 @@ mod tests {
     type Names = Table<&'static str>;
 
     fn table() -> Names {
-        Table::new(Limits { clients: 4, user_clients: 2, locks: 6, user_locks: 4, client_locks: 2, streams: 0 })
+        Table::new(Limits { clients: 4, user_clients: 2, locks: 6, user_locks: 4, client_locks: 2, streams: 4 })
     }
 
     fn add(table: &mut Names, client: Option<ClientId>, keep: Option<u64>, now: Instant) -> Uuid {
@@ -383,22 +421,26 @@ mod tests {
     fn locks_of_a_cut_connection_stay_until_their_deadlines() {
         let (mut table, now) = (table(), Instant::now());
         let client = table.enter(ALICE.uid).unwrap();
-        let [working, ended] = [(); 2].map(|()| add(&mut table, Some(client), None, now));
-        let tell = |table: &mut Names, id| {
-            table.find(id, ALICE, now).unwrap().terms.until(now, now, 20 * SECOND);
-        };
-        tell(&mut table, working);
-        tell(&mut table, ended);
+        let id = add(&mut table, Some(client), None, now);
+        table.find(id, ALICE, now).unwrap().terms.until(now, now, 20 * SECOND);
         table.cut(client, now);
-        table.tell_end(ended, client);
-        assert_eq!(table.leave(client, now).len(), 1);
-        assert_eq!(found(&mut table, working, ALICE, now + 19 * SECOND), Ok(()));
-        let gone = Err(Missing::Ended(Ended::Disconnected));
-        assert_eq!(found(&mut table, ended, ALICE, now), gone);
+        assert!(table.leave(client, now).is_empty());
+        assert_eq!(found(&mut table, id, ALICE, now + 19 * SECOND), Ok(()));
         assert_eq!(lapse(&mut table, now + 19 * SECOND), (vec![], Some(now + 20 * SECOND)));
-        assert_eq!(found(&mut table, working, ALICE, now + 20 * SECOND), gone);
+        assert_eq!(found(&mut table, id, ALICE, now + 20 * SECOND), Err(Missing::Ended(Ended::Disconnected)));
         assert_eq!(lapse(&mut table, now + 20 * SECOND), (vec!["guard"], None));
         assert_eq!(table.users.len(), 0);
+    }
+
+    #[test]
+    fn connection_without_locks_is_reported() {
+        let (mut table, now) = (table(), Instant::now());
+        let client = table.enter(ALICE.uid).unwrap();
+        assert!(table.emptied(client).is_cancelled());
+        let ids = [(); 2].map(|()| add(&mut table, Some(client), None, now));
+        let emptied = table.emptied(client);
+        let left = ids.map(|id| table.take(id, ALICE).map(|_| emptied.is_cancelled()));
+        assert_eq!(left, [Ok(false), Ok(true)]);
     }
 
     #[test]
@@ -426,7 +468,7 @@ mod tests {
     fn lock_lapses_at_its_deadline_and_not_before() {
         let (mut table, now) = (table(), Instant::now());
         let id = add(&mut table, None, Some(9), now);
-        table.find(id, ALICE, now).unwrap().terms.keep(now + SECOND);
+        table.find(id, ALICE, now).unwrap().terms.keep(now + SECOND, SECOND);
         assert_eq!(lapse(&mut table, now + 9 * SECOND), (vec![], Some(now + 10 * SECOND)));
         assert!(table.find(id, ALICE, now + 9 * SECOND).is_ok());
         // A late keep does not revive a lock that the agent is about to end.
@@ -502,18 +544,30 @@ mod tests {
         assert_eq!(table.reserve(ALICE.uid, Some(client), 2), Err(TooMany("max-client-locks")));
         let untied = add(&mut table, None, Some(9), now);
         assert_eq!(table.reserve(ALICE.uid, None, 3), Err(TooMany("max-user-locks")));
-        assert_eq!(table.resize(untied, 4), Err(TooMany("max-user-locks")));
-        assert_eq!(table.resize(untied, 3), Ok(()));
+        assert_eq!(table.grow(untied, 4), Err(TooMany("max-user-locks")));
+        assert_eq!(table.grow(untied, 3), Ok(()));
         assert_eq!(
             [table.reserve(BOB.uid, None, 2), table.reserve(BOB.uid, None, 1)],
             [Ok(()), Err(TooMany("max-locks"))]
         );
         table.give_back(BOB.uid, 2);
-        assert_eq!(table.resize(untied, 1), Ok(()));
-        assert_eq!(table.user(ALICE.uid), User { clients: 1, places: 2 });
+        // A smaller value may come before a larger one that was sent earlier.
+        assert_eq!(table.grow(untied, 1), Ok(()));
+        assert_eq!(table.user(ALICE.uid), User { clients: 1, places: 4, streams: 0 });
         table.leave(client, now);
         lapse(&mut table, now + 9 * SECOND);
         assert!(table.users.is_empty());
+    }
+
+    #[test]
+    fn streams_are_bounded() {
+        let mut table = table();
+        let [alice, bob] = [ALICE.uid, BOB.uid];
+        assert_eq!([(); 4].map(|()| table.open_stream(alice).is_ok()), [true, true, true, false]);
+        assert_eq!([(); 2].map(|()| table.open_stream(bob).is_ok()), [true, false]);
+        table.close_stream(alice);
+        assert_eq!(table.open_stream(bob), Ok(()));
+        assert_eq!([0, 1, 3, 4_096].map(three_quarters), [0, 1, 3, 3_072]);
     }
 
     #[test]
@@ -522,12 +576,16 @@ mod tests {
         let client = table.enter(ALICE.uid).unwrap();
         let ids = [(); 2].map(|()| add(&mut table, Some(client), None, now));
         let unaware = table.enter(ALICE.uid).unwrap();
-        add(&mut table, Some(unaware), None, now);
+        let left = add(&mut table, Some(unaware), None, now);
         table.stop();
-        assert_eq!(found(&mut table, ids[0], ALICE, now), Err(Missing::Ended(Ended::Stopping)));
+        let stopping = Missing::Ended(Ended::Stopping);
+        assert_eq!(found(&mut table, ids[0], ALICE, now), Err(stopping));
         assert!(table.take(ids[0], ALICE).is_ok());
-        table.tell_end(ids[1], client);
+        table.cut(unaware, now);
         assert_eq!((table.leave(client, now).len(), table.leave(unaware, now).len(), table.drain().len()), (1, 0, 1));
+        assert_eq!(table.take(left, ALICE).map(|_| ()), Err(stopping), "the nodes still hold it");
+        let late = Terms::new(ALICE.uid, None, Some(SECOND), now);
+        assert_eq!(table.add(Uuid::nil(), late, 1, "guard", now), Err("guard"));
     }
 
     #[test]

@@ -43,8 +43,6 @@ pub(super) struct Terms {
     /// Whether the agent has closed the lock's connection, or is about to. The client then closes its
     /// side too, often without a thought: many HTTP libraries do so by themselves.
     is_cut: bool,
-    /// Whether the client was answered, on the lock's connection, that the lock has ended.
-    end_is_told: bool,
 }
 
 /// The lock ends unless its client says in time that it lives.
@@ -58,7 +56,7 @@ impl Terms {
     /// The terms of a lock that was granted at `now`.
     pub(super) fn new(uid: Option<u32>, client: Option<ClientId>, keep: Option<Duration>, now: Instant) -> Self {
         let keep = keep.map(|every| Keep { every, until: now + every });
-        Self { uid, client, keep, told: now, is_cut: false, end_is_told: false }
+        Self { uid, client, keep, told: now, is_cut: false }
     }
 
     /// Whether this peer may use the lock. Over TCP no peer has a uid, so there the id is the key.
@@ -70,28 +68,24 @@ impl Terms {
         self.uid
     }
 
-    /// The client lives. The caller must have checked that the lock has not lapsed.
-    pub(super) fn keep(&mut self, now: Instant) {
+    /// The client lives, so it may go on, even if the agent has closed its connection. The caller must
+    /// have checked that the lock has not lapsed. Takes the time as [`until`](Self::until) does.
+    pub(super) fn keep(&mut self, now: Instant, remaining: Duration) {
         if let Some(keep) = &mut self.keep {
             keep.until = now + keep.every;
         }
+        self.told = self.told.max(self.end(now, remaining));
     }
 
     /// The agent closes the lock's connection. From now on, the lock ends at the deadline that its
-    /// client was told.
+    /// client was told, unless the client calls `keep`.
     pub(super) const fn cut(&mut self) {
         self.is_cut = self.client.is_some();
     }
 
-    /// A request on this connection was answered that the lock has ended. On other connections, such
-    /// an answer may go to another process than the one that works.
-    pub(super) fn tell_end(&mut self, client: ClientId) {
-        self.end_is_told |= self.client == Some(client);
-    }
-
     /// Whether the client lets go of the lock by closing its connection.
     pub(super) const fn ends_with_connection(&self) -> bool {
-        !self.is_cut || self.end_is_told
+        !self.is_cut
     }
 
     /// Why the lock ends, if its time is over.
@@ -120,10 +114,20 @@ impl Terms {
     ///
     /// `now` must have been read before `remaining`, the rest of the lease.
     pub(super) fn until(&mut self, arrival: Instant, now: Instant, remaining: Duration) -> Duration {
-        let lease = now + remaining;
-        let end = self.keep.map_or(lease, |keep| keep.until.min(lease));
-        self.told = self.told.max(end);
+        let mut end = self.end(now, remaining);
+        if self.is_cut {
+            // Programs that only look at the lock must not prolong it.
+            end = end.min(self.told);
+        } else {
+            self.told = self.told.max(end);
+        }
         end.saturating_duration_since(arrival)
+    }
+
+    /// When the lock ends if its client calls no more: with the lease, or if nobody keeps it.
+    fn end(&self, now: Instant, remaining: Duration) -> Instant {
+        let lease = now + remaining;
+        self.keep.map_or(lease, |keep| keep.until.min(lease))
     }
 }
 
@@ -163,10 +167,10 @@ mod tests {
         let now = Instant::now();
         let mut lock = terms(Some(5 * SECOND), now);
         assert_eq!(lock.lapsed(now + 4 * SECOND), None);
-        lock.keep(now + 4 * SECOND);
+        lock.keep(now + 4 * SECOND, SECOND);
         assert_eq!([8, 9].map(|at| lock.lapsed(now + at * SECOND)), [None, Some(Ended::NotKept)]);
         let mut plain = terms(None, now);
-        plain.keep(now);
+        plain.keep(now, SECOND);
         assert_eq!(plain.lapsed(now + 1_000 * SECOND), None);
     }
 
@@ -180,13 +184,13 @@ mod tests {
         assert!(!lock.ends_with_connection());
         assert_eq!(lock.look(now), now + 29 * SECOND);
         assert_eq!([28, 29].map(|at| lock.lapsed(now + at * SECOND)), [None, Some(Ended::Disconnected)]);
-        lock.until(now, now + 5 * SECOND, 29 * SECOND);
+        // A program that only looks does not prolong it. A client that says that it lives does.
+        assert_eq!(lock.until(now, now + 5 * SECOND, 29 * SECOND), 29 * SECOND);
+        assert_eq!(lock.until(now, now + 5 * SECOND, SECOND), 6 * SECOND);
+        assert_eq!(lock.look(now), now + 29 * SECOND);
+        lock.keep(now + 5 * SECOND, 29 * SECOND);
         assert_eq!((lock.lapsed(now + 33 * SECOND), lock.look(now)), (None, now + 34 * SECOND));
-        // Only an answer on the lock's own connection is surely for the process that works.
-        lock.tell_end(2);
-        assert!(!lock.ends_with_connection());
-        lock.tell_end(1);
-        assert!(lock.ends_with_connection());
+        assert_eq!(lock.until(now, now + 5 * SECOND, 29 * SECOND), 34 * SECOND);
         let mut untied = Terms::new(Some(7), None, Some(SECOND), now);
         untied.cut();
         assert_eq!(untied.lapsed(now), None, "it has no connection");
