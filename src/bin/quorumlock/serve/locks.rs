@@ -322,7 +322,7 @@ mod tests {
         let office = call.campaign("a".to_owned(), serde_json::from_str("{}").unwrap()).await.unwrap();
         let id = Uuid::parse_str(office["id"].as_str().unwrap()).unwrap();
         assert!(call.proclaim("a", id, &"x".repeat(8_000)).await.is_ok());
-        let refusal = call.proclaim("a", id, &"x".repeat(9_000)).await.unwrap_err();
+        let refusal = call.proclaim("a", id, &"x".repeat(10_000)).await.unwrap_err();
         assert_eq!(refusal.status, StatusCode::TOO_MANY_REQUESTS);
     }
 
