@@ -23,10 +23,12 @@ impl Config {
     /// | `QUORUMLOCK_NODES` | `nodes`: addresses, separated by commas |
     /// | `QUORUMLOCK_LIST` | `list` |
     /// | `QUORUMLOCK_PASSWORD_FILE` | `password_file` |
-    /// | `QUORUMLOCK_TLS_CA`, `QUORUMLOCK_TLS_CERT`, `QUORUMLOCK_TLS_KEY`, `QUORUMLOCK_TLS_SERVER_NAME` | `tls_ca`, `tls_cert`, `tls_key`, `tls_server_name`; these need the feature `tls` or `tls-aws-lc` |
+    /// | `QUORUMLOCK_TLS_CA`, `QUORUMLOCK_TLS_CERT`, `QUORUMLOCK_TLS_KEY`, `QUORUMLOCK_TLS_SERVER_NAME` | `tls_ca`, `tls_cert`, `tls_key`, `tls_server_name` |
     /// | `QUORUMLOCK_TTL`, `QUORUMLOCK_TIMEOUT`, `QUORUMLOCK_MAX_TTL` | `ttl`, `timeout`, `max_ttl`: `500ms`, `30s`, `1.5m`, `2h`; a bare number is seconds |
     /// | `QUORUMLOCK_KEY_PREFIX`, `QUORUMLOCK_KEY_FORMAT` | `key_prefix`, which must not be empty, and `key_format` |
     /// | `QUORUMLOCK_TRANSPORT` | `transport`: `fred` or `redis-rs` |
+    ///
+    /// The variables `QUORUMLOCK_TLS_..` need the feature `tls` or `tls-aws-lc`.
     ///
     /// The command reads the same variables, and also `QUORUMLOCK_CONFIG`, which names its
     /// configuration file.
