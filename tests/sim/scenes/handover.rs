@@ -159,7 +159,7 @@ pub fn the_first_in_line_cannot_win(script: &mut Script) {
     script.at(10, Cue::Replace { process: 0, node: 0 });
     script.asks(50, 0, Part::default());
     let at = script.about(60, 400);
-    script.asks(at, 1, Part { timeout: millis(2_000), must: true, hold: millis(50), ..Part::default() });
+    script.asks(at, 1, Part { timeout: millis(6_000), must: true, hold: millis(50), ..Part::default() });
 }
 
 /// Nodes grant A's claims, and A gets no answer. B must get the lock once A's first round is over.
