@@ -20,15 +20,18 @@ if the agent is killed or stopped.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
+import re
 import socket
 import threading
 import time
 import weakref
+from functools import partial
 from types import TracebackType
-from typing import (Any, Awaitable, Callable, Dict, Generator, Generic, List, Mapping, NamedTuple, Optional, Sequence,
-                    Set, Tuple, Type, TypeVar, Union)
+from typing import (Any, Awaitable, Callable, Dict, Generator, Generic, Iterator, List, Mapping, NamedTuple, Optional,
+                    Sequence, Set, Tuple, Type, TypeVar, Union)
 from urllib.parse import quote, urlsplit
 
 __all__ = [
@@ -41,8 +44,8 @@ _ANSWER_SECONDS = 15.0
 _KEEP_SECONDS = 30.0
 # What `timeout=None` asks for: a year.
 _FOREVER_MS = 365 * 86_400_000
-_MAX_LINE = 64 * 1024
-_MAX_BODY = 1024 * 1024
+_MAX_ANSWER = 1024 * 1024
+_HEAD = re.compile(rb"HTTP/1\.\d (\d{3})\b.*\r\ncontent-length: *(\d+)\r\n", re.DOTALL | re.IGNORECASE)
 
 
 class Error(Exception):
@@ -73,8 +76,9 @@ class Invalid(Error, ValueError):
 class Lost(Error):
     """The lock was held, and is lost. `reason` is one word.
 
-    It is the agent's reason (`expired`, `revoked`, `forgotten`, `not_kept`, ..), or `deadline` (its
-    time is over), `agent` (the connection broke), `released`, or `forked` (a child of the holder).
+    It is the agent's reason (`expired`, `revoked`, `forgotten`, `not_kept`, ..), or `unknown` (the
+    agent does not know the lock, or not why it ended), `deadline` (its time is over), `agent` (the
+    connection broke), `released`, or `forked` (a child of the holder).
     """
 
     def __init__(self, reason: str, message: str) -> None:
@@ -143,10 +147,15 @@ class _Address:
             self.family = socket.AF_INET6 if ":" in parts.hostname else socket.AF_INET
             self.target = (parts.hostname, port)
             # Over TCP, the agent checks that the request is for loopback.
-            self.host = f"[{parts.hostname}]:{port}" if ":" in parts.hostname else f"{parts.hostname}:{port}"
+            self.host = parts.netloc.lower()
 
-    def unavailable(self, error: BaseException) -> Unavailable:
-        return Unavailable(f"the agent at {self.text} does not answer: {error or type(error).__name__}")
+    @contextlib.contextmanager
+    def asked(self) -> Iterator[None]:
+        """Makes an error of a connection `Unavailable`."""
+        try:
+            yield
+        except (OSError, EOFError, ValueError) as error:
+            raise Unavailable(f"the agent at {self.text} does not answer: {error}") from error
 
 
 def _default_path() -> str:
@@ -160,11 +169,9 @@ class _Socket:
     def __init__(self, address: _Address) -> None:
         self.address = address
         self.guard = threading.RLock()
-        with _forking:
+        with _forking, address.asked():
             self.socket = socket.socket(address.family, socket.SOCK_STREAM)
             _sockets.add(self)
-        if address.family != socket.AF_UNIX:
-            self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def _connected(self, end: float) -> bool:
         """Connects, unless a Unix socket's queue is full for a moment: then the kernel does not wait."""
@@ -172,7 +179,7 @@ class _Socket:
             self.socket.connect(self.address.target)
             return True
         except BlockingIOError:
-            if self.address.family != socket.AF_UNIX or time.monotonic() > end:
+            if time.monotonic() > end:
                 raise
             return False
 
@@ -202,28 +209,25 @@ def _request(host: str, method: str, path: str, body: Optional[Mapping[str, Any]
     return head.encode("ascii") + b"\r\n" + content
 
 
-def _parser() -> Generator[int, bytes, _Answer]:
-    """Reads an answer. Yields how many bytes it needs next (0: a line), and gets them."""
-    version, _, status = (yield 0).partition(b" ")
-    if not version.startswith(b"HTTP/1."):
-        raise ValueError("the answer is not HTTP")
-    length: Optional[int] = None
-    while True:
-        name, colon, value = (yield 0).partition(b":")
-        if not colon:
-            break
-        if name.strip().lower() == b"content-length":
-            length = int(value)
-    if length is None or not 0 <= length <= _MAX_BODY:
-        raise ValueError("the answer has no length, or is too long")
-    body = (yield length) if length else b"{}"
+def _answer(got: bytes) -> Optional[_Answer]:
+    """The answer, if these are all of its bytes."""
+    head, end, body = got.partition(b"\r\n\r\n")
+    if len(got) > _MAX_ANSWER:
+        raise ValueError("the answer is too long")
+    if not end:
+        return None
+    found = _HEAD.match(head + b"\r\n")
+    if not found:
+        raise ValueError("the answer is not HTTP, or has no length")
+    if len(body) < int(found[2]):
+        return None
     try:
-        answer = json.loads(body)
+        content = json.loads(body or b"{}")
     except ValueError:
-        answer = None
-    if not isinstance(answer, dict):
-        answer = {"message": body.decode(errors="replace").strip()}
-    return int(status[:3]), answer
+        content = None
+    if not isinstance(content, dict):
+        content = {"message": body.decode(errors="replace").strip()}
+    return int(found[1]), content
 
 
 class _Connection(_Socket):
@@ -231,54 +235,36 @@ class _Connection(_Socket):
 
     def __init__(self, address: _Address) -> None:
         super().__init__(address)
-        self._unread = b""
         try:
-            self.socket.settimeout(_ANSWER_SECONDS)
-            end = time.monotonic() + _ANSWER_SECONDS
-            while not self._connected(end):
-                time.sleep(0.005)
-        except BaseException as error:
+            with address.asked():
+                self.socket.settimeout(_ANSWER_SECONDS)
+                end = time.monotonic() + _ANSWER_SECONDS
+                while not self._connected(end):
+                    time.sleep(0.005)
+        except BaseException:
             self.close()
-            if isinstance(error, OSError):
-                raise address.unavailable(error) from error
             raise
 
     def ask(self, method: str, path: str, body: Optional[Mapping[str, Any]], limit: Optional[float]) -> _Answer:
         end = None if limit is None else time.monotonic() + limit
-        try:
+        with self.address.asked():
             self._limit(end)
             self.socket.sendall(_request(self.address.host, method, path, body))
-            parser = _parser()
-            wanted = next(parser)
-            while True:
-                try:
-                    wanted = parser.send(self._read(wanted, end))
-                except StopIteration as whole:
-                    answer: _Answer = whole.value
-                    return answer
-        except (OSError, EOFError, ValueError) as error:
-            raise self.address.unavailable(error) from error
+            got, answer = b"", None
+            while answer is None:
+                self._limit(end)
+                more = self.socket.recv(65536)
+                if not more:
+                    raise EOFError("it closed the connection")
+                got += more
+                answer = _answer(got)
+            return answer
 
     def _limit(self, end: Optional[float]) -> None:
         left = None if end is None else end - time.monotonic()
         if left is not None and left <= 0:
             raise socket.timeout("timed out")
         self.socket.settimeout(left)
-
-    def _read(self, count: int, end: Optional[float]) -> bytes:
-        """Reads so many bytes, or a line."""
-        while True:
-            size = count or self._unread.find(b"\n") + 1
-            if 0 < size <= len(self._unread):
-                part, self._unread = self._unread[:size], self._unread[size:]
-                return part
-            if not count and len(self._unread) > _MAX_LINE:
-                raise ValueError("a line of the answer is too long")
-            self._limit(end)
-            more = self.socket.recv(65536)
-            if not more:
-                raise EOFError("it closed the connection")
-            self._unread += more
 
 
 class _AsyncConnection(_Socket):
@@ -294,16 +280,15 @@ class _AsyncConnection(_Socket):
         loop, end = asyncio.get_running_loop(), time.monotonic() + _ANSWER_SECONDS
         timer = loop.call_later(_ANSWER_SECONDS, connection.end)
         try:
-            if address.family == socket.AF_UNIX:
-                while not connection._connected(end):
-                    await asyncio.sleep(0.005)
-            else:
-                await loop.sock_connect(connection.socket, address.target)
-            connection._reader, connection._writer = await asyncio.open_connection(sock=connection.socket)
-        except BaseException as error:
+            with address.asked():
+                if address.family == socket.AF_UNIX:
+                    while not connection._connected(end):
+                        await asyncio.sleep(0.005)
+                else:
+                    await loop.sock_connect(connection.socket, address.target)
+                connection._reader, connection._writer = await asyncio.open_connection(sock=connection.socket)
+        except BaseException:
             connection.close()
-            if isinstance(error, OSError):
-                raise address.unavailable(error) from error
             raise
         finally:
             timer.cancel()
@@ -313,20 +298,16 @@ class _AsyncConnection(_Socket):
         # Not wait_for, which may swallow a cancellation: at the limit, the connection ends.
         timer = None if limit is None else asyncio.get_running_loop().call_later(max(limit, 0), self.end)
         try:
-            self._writer.write(_request(self.address.host, method, path, body))
-            parser = _parser()
-            wanted = next(parser)
-            while True:
-                part = await (self._reader.readexactly(wanted) if wanted else self._reader.readline())
-                if not part:
-                    raise EOFError("it closed the connection, or the time is over")
-                try:
-                    wanted = parser.send(part)
-                except StopIteration as whole:
-                    answer: _Answer = whole.value
-                    return answer
-        except (OSError, EOFError, ValueError) as error:
-            raise self.address.unavailable(error) from error
+            with self.address.asked():
+                self._writer.write(_request(self.address.host, method, path, body))
+                got, answer = b"", None
+                while answer is None:
+                    more = await self._reader.read(65536)
+                    if not more:
+                        raise EOFError("it closed the connection, or the time is over")
+                    got += more
+                    answer = _answer(got)
+                return answer
         finally:
             if timer:
                 timer.cancel()
@@ -366,9 +347,6 @@ class _State:
         """Notes the loss. It is final, so the first reason stays."""
         if self.loss is None and not self.released:
             self.loss = (reason, message)
-        self.notify()
-
-    def notify(self) -> None:
         with self.changed:
             self.changed.notify_all()
 
@@ -440,22 +418,15 @@ class _Ask:
     """A request for a lock."""
 
     def __init__(
-        self, agent: Optional[str], path: str, body: Dict[str, Any], timeout: Optional[float], ttl: Optional[float],
-        keep: Optional[float], note: Optional[str],
+        self, agent: Optional[str], path: str, timeout: Optional[float], ttl: Optional[float], keep: Optional[float],
+        **fields: Any,
     ) -> None:
         self.address = _Address(agent)
         self.path = path
         self.limit = None if timeout is None else timeout + _ANSWER_SECONDS
-        body["keep_ms"] = _ms("keep", keep or ttl or _KEEP_SECONDS)
-        if ttl is not None:
-            body["ttl_ms"] = _ms("ttl", ttl)
-        if note is not None:
-            body["note"] = note
-        self.body = body
-
-    def state(self, sent: float, answer: _Answer) -> _State:
-        content = _expect(answer)
-        return _State(f"/v1/locks/{content['id']}", sent + content["until_ms"] / 1000)
+        fields["keep_ms"] = _ms("keep", keep or ttl or _KEEP_SECONDS)
+        fields["ttl_ms"] = None if ttl is None else _ms("ttl", ttl)
+        self.body = {name: value for name, value in fields.items() if value is not None}
 
 
 def _ms(what: str, seconds: float) -> int:
@@ -472,20 +443,16 @@ def _lock(
     names: Sequence[str], timeout: Optional[float], ttl: Optional[float], shared: bool, permits: Optional[int],
     note: Optional[str], fair: bool, keep: Optional[float], agent: Optional[str],
 ) -> _Ask:
-    body: Dict[str, Any] = {"names": list(names), "timeout_ms": _wait_ms(timeout)}
-    if shared:
-        body["mode"] = "shared"
-    if permits is not None:
-        body["permits"] = permits
-    if not fair:
-        body["fair"] = False
-    return _Ask(agent, "/v1/locks", body, timeout, ttl, keep, note)
+    return _Ask(
+        agent, "/v1/locks", timeout, ttl, keep, names=names, timeout_ms=_wait_ms(timeout),
+        mode="shared" if shared else None, permits=permits, note=note, fair=fair,
+    )
 
 
 def _once(
     name: str, period: float, ttl: Optional[float], note: Optional[str], keep: Optional[float], agent: Optional[str],
 ) -> _Ask:
-    return _Ask(agent, "/v1/once", {"name": name, "period_ms": _ms("period", period)}, 0, ttl, keep, note)
+    return _Ask(agent, "/v1/once", 0, ttl, keep, name=name, period_ms=_ms("period", period), note=note)
 
 
 def _election(name: str) -> str:
@@ -495,7 +462,7 @@ def _election(name: str) -> str:
 def _lead(
     name: str, value: str, timeout: Optional[float], ttl: Optional[float], keep: Optional[float], agent: Optional[str],
 ) -> _Ask:
-    return _Ask(agent, _election(name), {"value": value, "timeout_ms": _wait_ms(timeout)}, timeout, ttl, keep, None)
+    return _Ask(agent, _election(name), timeout, ttl, keep, value=value, timeout_ms=_wait_ms(timeout))
 
 
 def _expect(answer: _Answer) -> Dict[str, Any]:
@@ -512,9 +479,10 @@ def _leader(answer: _Answer) -> Optional[Leader]:
 class _Holding:
     """What `Held` and `AsyncHeld` have in common."""
 
-    def __init__(self, ask: _Ask, answer: _Answer, state: _State) -> None:
-        content = answer[1]
-        self._address, self._path, self._state = ask.address, ask.path, state
+    def __init__(self, ask: _Ask, sent: float, answer: _Answer) -> None:
+        content = _expect(answer)
+        self._address, self._path = ask.address, ask.path
+        self._state = _State(f"/v1/locks/{content['id']}", sent + content["until_ms"] / 1000)
         self.token: int = content["token"]
         """The fencing token: send it with every write."""
         self.names: List[str] = content["names"]
@@ -569,9 +537,10 @@ class _Holding:
     def _announcement(self) -> str:
         return f"{self._path}/{self._state.path.rpartition('/')[2]}"
 
-    def _undoes(self, kind: Optional[Type[BaseException]]) -> bool:
-        """Whether others may try the job of `once` again: its body failed."""
-        return kind is not None and self._path == "/v1/once"
+
+def _failed(error: Optional[BaseException]) -> bool:
+    """Whether a body failed, so that others may try a job of `once` again."""
+    return error is not None and not (isinstance(error, SystemExit) and error.code in (None, 0))
 
 
 _H = TypeVar("_H", bound="Held")
@@ -587,28 +556,32 @@ class Held(_Holding):
 
     def __init__(self, ask: _Ask) -> None:
         self._connection = connection = _Connection(ask.address)
-        let_go: Callable[[], object] = connection.close
+        give_back: Callable[[], object] = connection.close
         try:
             sent = _clock()
             answer = connection.ask("POST", ask.path, ask.body, ask.limit)
-            state = ask.state(sent, answer)
-            super().__init__(ask, answer, state)
-            keeper = threading.Thread(target=_keep, args=(state, connection), name="quorumlock", daemon=True)
+            super().__init__(ask, sent, answer)
             # A caller that is interrupted, or forgets the lock, has no `Held` any more: this releases the lock.
-            let_go = weakref.finalize(self, _let_go, state, connection)
-            keeper.start()
+            weakref.finalize(self, _let_go, self._state, connection)
+            give_back = partial(self._end, undo=True)
+            threading.Thread(target=_keep, args=(self._state, connection), name="quorumlock", daemon=True).start()
             self.ensure()
         except BaseException:
-            let_go()
+            give_back()
             raise
 
     def __enter__(self: _H) -> _H:
-        return self
+        try:
+            self.ensure()
+            return self
+        except BaseException:
+            self._end(undo=True)
+            raise
 
     def __exit__(
         self, kind: Optional[Type[BaseException]], error: Optional[BaseException], trace: Optional[TracebackType]
     ) -> None:
-        self._end(self._undoes(kind))
+        self._end(_failed(error))
         if kind is None and self._state.loss:
             raise self._state.error()
 
@@ -633,14 +606,8 @@ class Held(_Holding):
     def _end(self, undo: bool) -> bool:
         try:
             path = self._begin_release(undo)
-            if path is None:
-                return False
             # Not on the lock's own connection, where the keeper waits for an answer.
-            connection = _Connection(self._address)
-            try:
-                return self._confirmed(connection.ask("DELETE", path, None, _ANSWER_SECONDS))
-            finally:
-                connection.close()
+            return path is not None and self._confirmed(_ask(self._address, "DELETE", path))
         except Unavailable:
             return False
         finally:
@@ -657,11 +624,8 @@ class Leading(Held):
 
 
 def _ask(address: _Address, method: str, path: str, body: Optional[Mapping[str, Any]] = None) -> _Answer:
-    connection = _Connection(address)
-    try:
+    with contextlib.closing(_Connection(address)) as connection:
         return connection.ask(method, path, body, _ANSWER_SECONDS)
-    finally:
-        connection.close()
 
 
 def _let_go(state: _State, connection: _Connection) -> None:
@@ -700,7 +664,8 @@ def lock(
     `timeout`: how long to wait for it, in seconds; 0 tries once, `None` waits for as long as it takes.
     `ttl`: when nodes free it if the agent dies (the agent's default: 30 s).
     `shared`: as a reader, beside other readers. `permits`: at most so many hold the name at a time.
-    `note`: what others see that it is held for. `fair=False` does not wait in the queue.
+    `note`: what others see that it is held for; not with `shared` or `permits` (`Invalid`).
+    `fair=False` does not wait in the queue.
     `keep`: how long the process may stand still without losing it (default: the ttl, or 30 s).
     `agent`: a path, or http://127.0.0.1:PORT (default: QUORUMLOCK_AGENT, or the default socket).
 
@@ -716,7 +681,8 @@ def once(
     """The right to do a job that is done once in `period` seconds, however many hosts try.
 
     Raises `AlreadyDone` if another caller had this right in this period. A body that raises gives the
-    right back, so that another caller may try. If the process dies, the right is used up.
+    right back, so that another caller may try; `sys.exit(0)` is no error here. If the process dies, the
+    right is used up.
     """
     return Held(_once(name, period, ttl, note, keep, agent))
 
@@ -743,17 +709,22 @@ class AsyncHeld(_Holding):
     @classmethod
     async def _acquired(cls: Type[_A], ask: _Ask) -> _A:
         connection = await _AsyncConnection.open(ask.address)
+        held = None
         try:
             sent = _clock()
             answer = await connection.ask("POST", ask.path, ask.body, ask.limit)
-            held = cls(ask, answer, ask.state(sent, answer))
+            held = cls(ask, sent, answer)
             held._connection = connection
             held._keeper = asyncio.ensure_future(_akeep(held._state, connection))
+            # Not in the task: one that is cancelled at once makes no step. It must not refer to `held`.
+            held._keeper.add_done_callback(partial(_akept, held._state))
             # This may run in any thread. The keeper then finds the end of the connection.
             weakref.finalize(held, connection.end)
             held.ensure()
             return held
         except BaseException:
+            if held:
+                await held._end(undo=True)
             connection.leave()
             raise
 
@@ -774,16 +745,12 @@ class AsyncHeld(_Holding):
     async def _end(self, undo: bool) -> bool:
         try:
             path = self._begin_release(undo)
-            if path is None:
-                return False
-            return self._confirmed(await _aask(self._address, "DELETE", path))
+            return path is not None and self._confirmed(await _aask(self._address, "DELETE", path))
         except Unavailable:
             return False
         finally:
             self._state.released = True
-            self._connection.end()
-            if self._state.leave("holder"):
-                self._connection.leave()
+            self._connection.leave()
 
 
 class AsyncLeading(AsyncHeld):
@@ -804,21 +771,18 @@ async def _aask(address: _Address, method: str, path: str, body: Optional[Mappin
 
 async def _akeep(state: _State, connection: _AsyncConnection) -> None:
     """The task of a lock, as `_keep`."""
-    try:
-        while state.remaining() > 0:
-            for method, path in state.requests():
-                sent, limit = _clock(), state.remaining()
-                # At the limit, `ask` ends the connection. During a release, this would overtake the release.
-                if limit == 0:
-                    break
-                if not state.heard(sent, await connection.ask(method, path, None, limit)):
-                    await asyncio.sleep(min(0.5, state.remaining() / 3))
-    except Exception as error:
-        state.broke(error)
-    finally:
-        state.broke("the task that keeps the lock was cancelled")
-        if state.leave("keeper"):
-            connection.leave()
+    while state.remaining() > 0:
+        for method, path in state.requests():
+            sent, limit = _clock(), state.remaining()
+            # At the limit, `ask` ends the connection. During a release, this would overtake the release.
+            if limit == 0:
+                break
+            if not state.heard(sent, await connection.ask(method, path, None, limit)):
+                await asyncio.sleep(min(0.5, state.remaining() / 3))
+
+
+def _akept(state: _State, keeper: asyncio.Task[None]) -> None:
+    state.broke("the task that keeps the lock was cancelled" if keeper.cancelled() else keeper.exception())
 
 
 class _Acquiring(Generic[_A]):
@@ -827,11 +791,15 @@ class _Acquiring(Generic[_A]):
     def __init__(self, kind: Type[_A], ask: _Ask) -> None:
         self._start: Callable[[], Awaitable[_A]] = lambda: kind._acquired(ask)
         self._held: Optional[_A] = None
+        self._used = False
 
     def __await__(self) -> Generator[Any, None, _A]:
         return self._start().__await__()
 
     async def __aenter__(self) -> _A:
+        if self._used:
+            raise RuntimeError("use each alock(..) once: call alock(..) again for another `async with`")
+        self._used = True
         self._held = await self._start()
         return self._held
 
@@ -840,7 +808,7 @@ class _Acquiring(Generic[_A]):
     ) -> None:
         held = self._held
         assert held is not None
-        await held._end(held._undoes(kind))
+        await held._end(_failed(error))
         if kind is None and held._state.loss:
             raise held._state.error()
 

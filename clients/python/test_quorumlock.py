@@ -8,6 +8,7 @@ limit of all. A lock that must be acquired gets the timeout LONG.
 """
 
 import asyncio
+import errno
 import gc
 import os
 import pathlib
@@ -310,8 +311,35 @@ class Plain(Case):
         gc.collect()
         self.acquired_before(end)
 
+    def test_released_lock_is_not_entered_again(self):
+        held = self.lock()
+        with held:
+            pass
+        with self.assertRaises(Lost):
+            with held:
+                self.fail("the body has no lock")
+
+    def test_lost_lock_is_released_and_not_entered(self):
+        held = self.lock(ttl=PATIENCE)
+        held._state.broke("as if the agent had closed the connection")
+        with self.assertRaises(Lost):
+            with held:
+                self.fail("the body has no lock")
+        self.acquired_before(deadline(held))
+
+    def test_lack_of_files_is_unavailable_and_replaces_no_error(self):
+        lack = mock.patch("socket.socket", side_effect=OSError(errno.EMFILE, "too many open files"))
+        with lack, self.assertRaisesRegex(Unavailable, "too many open files"):
+            self.lock()
+        with self.assertRaisesRegex(ZeroDivisionError, "mine"):
+            with self.lock() as held, lack:
+                held.release()
+                raise ZeroDivisionError("mine")
+        self.acquired_before(deadline(held))
+
     def test_bad_values_are_invalid(self):
-        for wrong in (dict(ttl=-1), dict(timeout=float("nan")), dict(permits=0), dict(agent="https://127.0.0.1:1")):
+        for wrong in (dict(ttl=-1), dict(timeout=float("nan")), dict(permits=0), dict(agent="https://127.0.0.1:1"),
+                      dict(note="mine", shared=True), dict(note="mine", permits=2)):
             with self.assertRaises(Invalid, msg=wrong):
                 lock(self.name, **{"agent": self.agent.socket, **wrong})
         for names in ((), ("",)):
@@ -541,6 +569,25 @@ class Jobs(Case):
         with self.once():
             pass
 
+    def test_job_that_never_began_may_be_tried_again(self):
+        for what, error in (("threading.Thread.start", RuntimeError), ("quorumlock.Held.ensure", KeyboardInterrupt)):
+            with mock.patch(what, side_effect=error), self.assertRaises(error):
+                self.once()
+        entered = self.once()
+        with mock.patch("quorumlock.Held.ensure", side_effect=KeyboardInterrupt), self.assertRaises(KeyboardInterrupt):
+            with entered:
+                self.fail("it was interrupted before")
+        with self.once():
+            pass
+
+    def test_job_that_exits_is_done_if_it_exits_with_0(self):
+        for code in (1, 0):
+            with self.assertRaises(SystemExit):
+                with self.once():
+                    sys.exit(code)
+        with self.assertRaises(AlreadyDone):
+            self.once()
+
     def leader(self):
         """The leader's value, as another agent sees it."""
         try:
@@ -597,7 +644,7 @@ class Asyncio(Case):
         async def body():
             async with self.alock() as held:
                 pass
-            await held._keeper
+            await asyncio.wait([held._keeper])
 
         with mock.patch.object(quorumlock._AsyncConnection, "ask", noted):
             self.run_in_loop(body)
@@ -611,6 +658,26 @@ class Asyncio(Case):
                     self.agent.kill()
                     self.assertTrue(await held.wait_lost())
             self.assertEqual(held.loss.reason, "agent")
+
+        self.run_in_loop(body)
+
+    def test_shared_alock_is_refused(self):
+        async def body():
+            shared = self.alock()
+            async with shared as held:
+                with self.assertRaisesRegex(RuntimeError, "once"):
+                    await asyncio.wait_for(shared.__aenter__(), 1)
+                self.assertFalse(held.lost)
+
+        self.run_in_loop(body)
+
+    def test_keeper_that_is_cancelled_before_its_first_step_is_a_loss(self):
+        async def body():
+            held = await self.alock()
+            held._keeper.cancel()
+            self.assertTrue(await held.wait_lost(PATIENCE))
+            self.assertEqual(held.loss.reason, "agent")
+            await held.release()
 
         self.run_in_loop(body)
 
@@ -678,6 +745,16 @@ class Asyncio(Case):
                 await leads.announce("two")
                 while (await quorumlock.aleader(self.name, agent=agent)).value != "two":
                     await asyncio.sleep(0.01)
+
+        self.run_in_loop(body)
+
+    def test_job_that_never_began_may_be_tried_again(self):
+        async def body():
+            job = lambda: quorumlock.aonce(self.name, 600, agent=self.agent.socket)
+            with mock.patch("quorumlock.AsyncHeld.ensure", side_effect=KeyError), self.assertRaises(KeyError):
+                await job()
+            async with job():
+                pass
 
         self.run_in_loop(body)
 

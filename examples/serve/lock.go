@@ -53,7 +53,8 @@ func main() {
 	held, deadline := ask("POST", "", fmt.Sprintf(`{"names": [%q], "timeout_ms": 60000, "keep_ms": 30000}`, os.Args[1]))
 	timer := time.AfterFunc(time.Until(deadline), func() { log.Fatal("stopped: the lock's time is over") })
 	fmt.Println("token", held.Token) // storage must refuse a token that is lower than one it has seen
-	for keep, done := time.Tick(2*time.Second), time.After(work); ; {
+	// Each second: a lock that another client handed over has about 3 s until its first renewal.
+	for keep, done := time.Tick(time.Second), time.After(work); ; {
 		select {
 		case <-keep:
 			_, deadline = ask("POST", "/"+held.ID+"/keep", "")

@@ -11,8 +11,8 @@ ask() { # METHOD PATH SECONDS [BODY]: prints the answer, which is an object on s
     --request "$1" --header 'content-type: application/json' --data "${4:-}" "http://agent$2"
 }
 
-field() { # NAME ANSWER
-  printf '%s' "$2" | sed -n "s/.*\"$1\": *\"\{0,1\}\([0-9a-f-]*\).*/\1/p"
+field() { # NAME ANSWER. In "tokens", a lock's name stands behind a brace
+  printf '%s' "$2" | sed -En "s/(^\{|.*,) *\"$1\": *\"?([0-9a-f-]*).*/\2/p"
 }
 
 now_ms() { # of a clock that counts the time for which the machine is suspended
@@ -32,6 +32,8 @@ deadline=$((sent + $(field until_ms "$held")))
 TOKEN=$(field token "$held") setsid "$@" &
 work=$!
 
+# The process group may get a signal. The keeper ignores it: the work may go on, and needs its deadline.
+trap '' INT TERM HUP
 while sleep 1 && kill -0 "$work" 2>/dev/null; do
   if [ $((deadline - $(now_ms))) -lt 20000 ]; then
     sent=$(now_ms)
@@ -55,6 +57,6 @@ wait "$work"
 code=$?
 # A signal to this script also ends its wait.
 while kill -0 "$work" 2>/dev/null; do wait "$work"; code=$?; done
-kill "$keeper" 2>/dev/null
+kill -KILL "$keeper" 2>/dev/null
 ask DELETE "/v1/locks/$id" 15 >/dev/null
 exit "$code"

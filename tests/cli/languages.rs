@@ -3,10 +3,13 @@
 
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
-use super::{Background, bare_at, done, over, until, with_nodes};
+use rustix::process::{Pid, Signal, kill_process_group};
+
+use super::{Background, EACH_NODE, bare_at, done, over, tried, until, with_nodes};
 use crate::common::program::command;
 use crate::common::server::Server;
 use crate::common::servers;
@@ -79,21 +82,26 @@ fn agent(servers: &[Server], folder: &Path) -> (Background, PathBuf) {
     (agent, socket)
 }
 
-/// Runs the program for a moment, which must release its lock. Then runs it for an hour and kills
-/// the agent, which the program must notice.
-async fn check_example(program: impl Fn() -> Command, [moment, hour]: [&[&str]; 2], lost: &str) {
+/// Runs the program for 5 s behind another holder: a lock that was handed over has less time until
+/// its first renewal. The program must release it. Then runs the program for an hour and kills the
+/// agent, which the program must notice. The lock's name is also a field of the agent's answers.
+async fn check_example(program: impl Fn() -> Command, [seconds, hour]: [&[&str]; 2], lost: &str) {
     let (servers, folder) = (servers(3).await, tempfile::tempdir().unwrap());
     let (mut running, socket) = agent(&servers, folder.path());
-    let start = |work: &[&str]| {
-        let mut command = program();
-        command.env("QUORUMLOCK_AGENT", &socket).arg("job").args(work);
-        command
-    };
-    let (code, out, err) = done(&mut start(moment));
+    let start = |work: &[&str]| Background::start(program().env("QUORUMLOCK_AGENT", &socket).arg("id").args(work));
+    let holds = ["run", "id", "--", "sh", "-c", "echo held; exec cat"];
+    let mut holder = Background::start(over(&servers).args(holds).stdin(Stdio::piped()));
+    holder.first_line();
+    let works = start(seconds);
+    let mut status = over(&servers);
+    status.args(["status", "id"]).args(EACH_NODE);
+    until("it waits", || done(&mut status).1.contains("1 waits in the queue"));
+    drop(holder.child().stdin.take());
+    let (code, out, err) = works.done();
     assert!(code == 0 && out.starts_with("token "), "{code}: {out}{err}");
-    let (code, _, err) = done(over(&servers).args(["run", "job", "--", "true"]));
+    let (code, _, err) = tried(over(&servers).args(["run", "id", "--timeout", "0", "--", "true"]));
     assert_eq!(code, 0, "{err}");
-    let mut works = Background::start(&mut start(hour));
+    let mut works = start(hour);
     let first = works.first_line();
     running.child().kill().unwrap();
     works.says(lost);
@@ -111,7 +119,7 @@ async fn example_for_node_releases_and_stops_at_a_loss() {
         node.arg(folder_of("examples/serve/lock.mjs"));
         node
     };
-    check_example(program, [&["0.1"], &["3600"]], "stopped").await;
+    check_example(program, [&["5"], &["3600"]], "stopped").await;
 }
 
 #[tokio::test]
@@ -124,7 +132,7 @@ async fn example_for_go_releases_and_stops_at_a_loss() {
     let (code, _, err) =
         done(bare_at("go".as_ref()).args(["build", "-o"]).arg(&built).arg(folder_of("examples/serve/lock.go")));
     assert_eq!(code, 0, "{err}");
-    check_example(|| bare_at(&built), [&["100ms"], &["1h"]], "stopped").await;
+    check_example(|| bare_at(&built), [&["5s"], &["1h"]], "stopped").await;
 }
 
 #[tokio::test]
@@ -134,8 +142,8 @@ async fn example_for_shell_releases_and_stops_at_a_loss() {
     }
     let program = || bare_at(&folder_of("examples/serve/lock.sh"));
     let work = |then| ["sh", "-c", then];
-    check_example(program, [&work("echo token $TOKEN"), &work("echo token $TOKEN; exec sleep 3600")], "lock is lost")
-        .await;
+    let [seconds, hour] = [work("echo token $TOKEN; exec sleep 5"), work("echo token $TOKEN; exec sleep 3600")];
+    check_example(program, [&seconds, &hour], "lock is lost").await;
 }
 
 /// A `curl` whose lock has ended at the first `keep`. A later one would give it an hour.
@@ -149,8 +157,9 @@ case $* in
 esac
 "#;
 
+/// The signal reaches the script and its keeper. The work ignores it, and needs the keeper.
 #[test]
-fn example_for_shell_stops_if_the_lock_has_ended() {
+fn example_for_shell_stops_at_a_loss_after_a_signal() {
     if is_missing("setsid") {
         return;
     }
@@ -160,6 +169,10 @@ fn example_for_shell_stops_if_the_lock_has_ended() {
     std::fs::set_permissions(&curl, std::fs::Permissions::from_mode(0o755)).unwrap();
     let path = format!("{}:{}", folder.path().display(), std::env::var("PATH").unwrap());
     let mut example = bare_at(&folder_of("examples/serve/lock.sh"));
-    let (code, _, err) = done(example.args(["job", "sleep", "3600"]).env("PATH", path));
+    example.args(["job", "sh", "-c", "trap '' TERM; echo works; exec sleep 3600"]).env("PATH", path).process_group(0);
+    let mut works = Background::start(&mut example);
+    works.first_line();
+    kill_process_group(Pid::from_child(works.child()), Signal::TERM).unwrap();
+    let (code, _, err) = works.done();
     assert!(code != 0 && err.contains("the lock is lost"), "{code}: {err}");
 }

@@ -219,8 +219,10 @@ async fn ending_agent_serves_a_request_of_a_new_connection() {
         let (mut holder, mut new) = (agent.client(), agent.client());
         let lock = holder.acquires(&format!("try {tries}"), Value::Null);
         until("the new connection is accepted", || agent.counts("clients") == 3);
+        holder.sends("GET", &format!("{}?wait_ms=3600000", path(&lock)), "");
+        until("it waits", || agent.counts("waiting") == 1);
         agent.process.send(Signal::TERM);
-        assert_eq!(holder.rest(), "");
+        assert_eq!(holder.hears().0, 410, "the agent has stopped");
         new.writer.write_all(request("DELETE", &path(&lock), "", "").as_bytes()).is_ok()
             && new.rest().starts_with("HTTP/1.1 200 ")
     });

@@ -1,6 +1,6 @@
 //! What all connections share: the quorum, the table of locks, and the agent's end.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -248,6 +248,9 @@ impl Agent {
     pub(super) async fn end_lapsed(self: &Arc<Self>) {
         loop {
             let (ended, next) = self.table().lapse(Instant::now(), Holding::lost);
+            for Holding { names, .. } in &ended {
+                tracing::warn!(?names, "a lock is released: its client did not keep it, or did not let go in time");
+            }
             if !ended.is_empty() {
                 self.end(ended);
             }
@@ -305,53 +308,19 @@ pub(super) struct Client {
     pub(super) peer: Peer,
     /// The agent's port, if the connection is over TCP.
     pub(super) port: Option<u16>,
-    /// Whether a request was answered that a lock has ended.
-    end_is_told: AtomicBool,
-    /// Locks whose answers may still be in the agent, and that do not end with this connection.
-    unsent: Mutex<Vec<Uuid>>,
 }
 
 impl Client {
     fn new(agent: &Arc<Agent>, id: ClientId, peer: Peer, port: Option<u16>) -> Self {
-        Self { agent: agent.clone(), id, peer, port, end_is_told: AtomicBool::new(false), unsent: Mutex::default() }
-    }
-
-    /// Notes an answer that says that a lock has ended.
-    pub(super) fn tell_end(&self) {
-        self.end_is_told.store(true, Ordering::Relaxed);
-    }
-
-    /// Whether this client has got such an answer. If it closes the connection then, it lets go of
-    /// its locks.
-    pub(super) fn end_is_told(&self) -> bool {
-        self.end_is_told.load(Ordering::Relaxed)
-    }
-
-    /// The answer with this new lock is about to be sent. If the connection ends before that, the
-    /// lock ends too: nobody knows its id.
-    pub(super) fn sends(&self, id: Uuid) {
-        self.unsent().push(id);
-    }
-
-    /// All answers are sent.
-    pub(super) fn has_sent_all(&self) {
-        self.unsent().clear();
-    }
-
-    fn unsent(&self) -> MutexGuard<'_, Vec<Uuid>> {
-        self.unsent.lock().unwrap_or_else(PoisonError::into_inner)
+        Self { agent: agent.clone(), id, peer, port }
     }
 }
 
 impl Drop for Client {
     fn drop(&mut self) {
-        let unsent = std::mem::take(&mut *self.unsent());
-        for entry in unsent.into_iter().filter_map(|id| self.agent.take(id, self.peer).ok()) {
-            drop(self.agent.release(entry.guard.held, true));
-        }
         let ended = self.agent.table().leave(self.id, Instant::now());
-        if !ended.is_empty() {
-            tracing::debug!(locks = ended.len(), "a connection was closed: its locks are released");
+        for Holding { names, .. } in &ended {
+            tracing::info!(?names, "a lock is released: its client has closed the connection");
         }
         self.agent.end(ended);
     }

@@ -1,12 +1,8 @@
 //! One connection: its requests, its locks, and its end.
 
-use std::error::Error;
-use std::future::poll_fn;
-use std::io;
 use std::panic::AssertUnwindSafe;
 use std::pin::pin;
 use std::sync::Arc;
-use std::task::Poll;
 use std::time::Duration;
 
 use futures::FutureExt;
@@ -16,13 +12,13 @@ use hyper::service::service_fn;
 use hyper::{Method, Request};
 use hyper_util::rt::TokioIo;
 use tokio::io::join;
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 
 use super::agent::{Agent, Client};
 use super::busy::Requests;
 use super::errors::Refusal;
 use super::http;
-use super::stream::{Reader, Socket, Writer, has_gone};
+use super::stream::{Reader, Reading, Socket, Writing};
 
 /// A connection without locks is closed if it was idle for this time.
 const IDLE: Duration = Duration::from_secs(600);
@@ -44,84 +40,45 @@ pub(super) async fn serve(agent: Arc<Agent>, socket: Socket) {
         Err(refusal) => return refuse(&agent.outside(peer, port), socket, &refusal).await,
     };
     let (reading, writing) = socket.split();
-    let requests = Arc::new(Requests::new());
-    let (reader, writer) = (Reader::new(reading.clone(), requests.clone()), Writer::new(writing, &client));
-    let stream = TokioIo::new(join(reader, writer));
     // A panic must not release the locks.
-    let answering = AssertUnwindSafe(answer_requests(&client, &requests, stream)).catch_unwind();
+    let answering = AssertUnwindSafe(answer_requests(&client, reading.clone(), writing)).catch_unwind();
     tokio::select! {
         biased;
         // The client has gone: withdraw its request.
         () = reading.closed() => return,
-        closing = answering => {
-            if reading.is_over() || matches!(closing, Ok(Closing::ByClient)) {
-                return;
-            }
-        }
+        _ = answering => {}
+    }
+    if reading.is_over() {
+        return;
     }
     // The agent closes the connection. The client may still work with its locks, and may close its
     // side without letting go of them.
     agent.cut(client.id);
-    let emptied = agent.table().emptied(client.id);
-    tokio::select! {
-        () = reading.closed() => {}
-        () = emptied.cancelled() => {}
+    if agent.table().locks_of(client.id) > 0 {
+        reading.closed().await;
     }
 }
 
-/// Who has closed a connection.
-enum Closing {
-    ByAgent,
-    ByClient,
-}
-
-async fn answer_requests<S>(client: &Client, requests: &Arc<Requests>, stream: S) -> Closing
-where
-    S: hyper::rt::Read + hyper::rt::Write + Unpin,
-{
-    let service = service_fn(|request| http::answer(client, requests, request));
+/// Answers requests until the connection ends, or has been idle for too long without a lock.
+async fn answer_requests(client: &Client, reading: Arc<Reading>, writing: Writing) {
+    let requests = Arc::new(Requests::new());
+    let stream = TokioIo::new(join(Reader::new(reading, requests.clone()), writing));
+    let service = service_fn(|request| http::answer(client, &requests, request));
     let mut connection = pin!(http1::Builder::new().max_buf_size(HEAD).serve_connection(stream, service));
-    let agent = &client.agent;
     let mut look = IDLE;
     loop {
-        let stopped = async {
-            agent.stopped.cancelled().await;
-            // Requests begin and end only in a poll of `connection`, which comes just before this one.
-            poll_fn(|_| if matches!(requests.idle_after(), Some(1..)) { Poll::Ready(()) } else { Poll::Pending }).await;
-        };
-        tokio::select! {
-            biased;
-            ended = connection.as_mut() => return closing(client, ended),
-            // Requests that wait have been answered. A new connection is for one request: its client may
-            // want to release a lock.
-            () = stopped => {
-                // After an answer 410, the client lets go of its locks by a close. So the agent must not
-                // close first: the client's library might then do so by itself.
-                if !client.end_is_told() {
-                    agent.cut(client.id);
-                    connection.as_mut().graceful_shutdown();
-                }
-                return closing(client, connection.await);
+        match timeout(look, connection.as_mut()).await {
+            Ok(Ok(())) => return,
+            Ok(Err(error)) => {
+                return tracing::debug!(uid = client.peer.uid, pid = client.peer.pid, %error, "a connection failed");
             }
-            () = sleep(look) => {
-                let left = IDLE.saturating_sub(requests.idle());
-                let has_locks = agent.table().locks_of(client.id) > 0;
-                if left.is_zero() && !has_locks {
-                    return Closing::ByAgent;
-                }
-                look = if has_locks { IDLE } else { left };
-            }
+            Err(_) if client.agent.table().locks_of(client.id) > 0 => look = IDLE,
+            Err(_) => look = IDLE.saturating_sub(requests.idle()),
+        }
+        if look.is_zero() {
+            return;
         }
     }
-}
-
-/// Who has closed a connection that hyper has ended. (The closes that reads have found are in
-/// `Reading`.)
-fn closing(client: &Client, ended: hyper::Result<()>) -> Closing {
-    let Err(error) = ended else { return Closing::ByAgent };
-    tracing::debug!(uid = client.peer.uid, pid = client.peer.pid, %error, "a connection failed");
-    let error = error.source().and_then(|source| source.downcast_ref::<io::Error>());
-    if error.is_some_and(has_gone) { Closing::ByClient } else { Closing::ByAgent }
 }
 
 /// Tells a client that there are too many, unless too many are being told so. A release is carried

@@ -96,10 +96,11 @@ impl Sent {
     /// behind what an inspection shows: an older leader is not sent again.
     fn event(&mut self, state: State) -> Option<String> {
         if let State::Leader(leader) = &state {
-            if leader.token < self.token {
+            // A plain lock may have the name now: it has no token here.
+            if (1..self.token).contains(&leader.token) {
                 return None;
             }
-            self.token = leader.token;
+            self.token = self.token.max(leader.token);
         }
         // Nodes that lost their data may give the next leader a lower token.
         if state == State::Nobody {
@@ -185,6 +186,8 @@ mod tests {
         assert_eq!(sends(State::Nobody), None);
         assert_eq!(sends(leader(5, "")).as_deref(), Some("event: leader"));
         assert_eq!(sends(leader(5, "a")).as_deref(), Some("event: leader"));
+        assert_eq!(sends(leader(4, "b")), None);
+        assert_eq!(sends(leader(0, "")).as_deref(), Some("event: leader"), "a plain lock has the name");
         assert_eq!(sends(leader(4, "b")), None);
         assert_eq!(sends(State::Unknown).as_deref(), Some("event: unknown"));
         assert_eq!(sends(leader(5, "a")).as_deref(), Some("event: leader"), "it leads again, or still");

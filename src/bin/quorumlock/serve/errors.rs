@@ -7,6 +7,13 @@ use serde_json::{Value, json};
 use super::table::{Missing, TooMany};
 use super::terms::Ended;
 
+/// What the library says of its process, and what this means to a client of the agent.
+const OF_THIS_PROCESS: [(&str, &str); 3] = [
+    ("this process itself holds it", "a client of this agent holds it"),
+    ("other callers in this process come before this caller", "other clients of this agent come first"),
+    ("an earlier caller of this process", "an earlier client of this agent"),
+];
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Refusal {
     pub(super) status: StatusCode,
@@ -68,8 +75,8 @@ impl Refusal {
         Self::new(StatusCode::NOT_FOUND, "no_such_path", "there is no such path; see docs/agent.md")
     }
 
-    pub(super) fn method() -> Self {
-        Self::new(StatusCode::METHOD_NOT_ALLOWED, "method", "this path has other methods; see docs/agent.md")
+    pub(super) fn method(others: &str) -> Self {
+        Self::new(StatusCode::METHOD_NOT_ALLOWED, "method", &format!("this path has other methods: {others}"))
     }
 
     pub(super) fn too_large(most: usize) -> Self {
@@ -130,7 +137,10 @@ impl From<Missing> for Refusal {
 
 impl From<&Error> for Refusal {
     fn from(error: &Error) -> Self {
-        let message = error.to_string();
+        let mut message = error.to_string();
+        for (of_library, of_agent) in OF_THIS_PROCESS {
+            message = message.replace(of_library, of_agent);
+        }
         match error.kind() {
             ErrorKind::Contended | ErrorKind::Timeout => {
                 let note = error.holder_says().map(|note| json!(note));

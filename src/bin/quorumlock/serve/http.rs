@@ -97,7 +97,9 @@ impl Route {
 struct OtherMethods(Vec<String>);
 
 /// Finds what a request wants, and the parameters in its path; `Ok(None)` if there is no such path.
+/// HEAD is as GET: hyper leaves the body out.
 fn routed(method: &Method, path: &str) -> Result<Option<(&'static Route, Vec<String>)>, OtherMethods> {
+    let method = if method == Method::HEAD { &Method::GET } else { method };
     let mut others = Vec::new();
     for route in &ROUTES {
         let Some(parameters) = matched(route.path, path) else { continue };
@@ -166,9 +168,6 @@ async fn answered(client: &Client, busy: Busy, request: Request<Incoming>) -> Re
     let response = carried_out(route.want, parameters, query, call, &body, busy).await;
     let response = response.unwrap_or_else(|refusal| refused(&refusal));
     let status = response.status();
-    if status == StatusCode::GONE {
-        client.tell_end();
-    }
     debug_assert!(route.all_statuses().contains(&status.as_u16()), "{status} of {} is not in its list", route.path);
     response
 }
@@ -291,8 +290,6 @@ async fn told(agent: &Agent) -> Answer {
         "clients": sizes.clients,
         "locks": sizes.locks,
         "waiting": agent.waiting(),
-        "stopping": agent.stopping.is_cancelled(),
-        "version": env!("CARGO_PKG_VERSION"),
     });
     Ok(told)
 }
@@ -318,8 +315,9 @@ pub(super) fn refused(refusal: &Refusal) -> Response<Body> {
 }
 
 fn other_methods(others: &[String]) -> Response<Body> {
-    let mut response = refused(&Refusal::method());
-    if let Ok(others) = HeaderValue::from_str(&others.join(", ")) {
+    let others = others.join(", ");
+    let mut response = refused(&Refusal::method(&others));
+    if let Ok(others) = HeaderValue::from_str(&others) {
         response.headers_mut().insert(ALLOW, others);
     }
     response

@@ -5,7 +5,7 @@ use std::env;
 use std::fs::{self, File};
 use std::io;
 use std::net::SocketAddr;
-use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt, chown};
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt, PermissionsExt, chown};
 use std::os::unix::net::UnixListener as StdUnixListener;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -80,21 +80,12 @@ impl Listeners {
         let mut listeners = Self { all: Vec::new(), shown: Vec::new(), file: None };
         let mut given = ListenFd::from_env();
         for index in 0..given.len() {
-            // A socket of another kind stays there, and the error says so.
-            if let Ok(Some(socket)) = given.take_unix_listener(index) {
-                socket.set_nonblocking(true)?;
-                listeners.all.push(Listener::Unix(UnixListener::from_std(socket)?));
-                listeners.shown.push("a Unix socket of systemd".to_owned());
-                continue;
-            }
-            let socket = given.take_tcp_listener(index).ok().flatten().ok_or_else(|| {
-                Failure::usage(format!("socket {index} of systemd is neither a Unix stream socket nor a TCP port"))
+            let socket = given.take_unix_listener(index).ok().flatten().ok_or_else(|| {
+                Failure::usage(format!("socket {index} of systemd is no Unix stream socket"))
             })?;
-            let address = socket.local_addr()?;
-            only_loopback(address)?;
             socket.set_nonblocking(true)?;
-            listeners.all.push(Listener::Tcp(TcpListener::from_std(socket)?));
-            listeners.shown.push(format!("http://{address} of systemd"));
+            listeners.all.push(Listener::Unix(UnixListener::from_std(socket)?));
+            listeners.shown.push("a Unix socket of systemd".to_owned());
         }
         Ok(listeners)
     }
@@ -143,10 +134,6 @@ impl SocketFile {
         let in_use = || "another program listens there".to_owned();
         let lock = lock_file(&beside(path)).map_err(|error| format!("{}: {error}", beside(path).display()))?;
         flock(&lock, FlockOperation::NonBlockingLockExclusive).map_err(|_| in_use())?;
-        // If somebody has replaced the file, another agent may hold the lock of the new file.
-        if !is_at(&lock, &beside(path)) {
-            return Err(in_use());
-        }
         match fs::symlink_metadata(path) {
             Ok(found) if !found.file_type().is_socket() => return Err("there is a file that is no socket".to_owned()),
             // This connect does not wait for a program that accepts nothing.
@@ -176,13 +163,6 @@ impl Drop for SocketFile {
 fn lock_file(path: &Path) -> io::Result<File> {
     let flags = i32::try_from(OFlags::NOFOLLOW.bits()).unwrap_or_default();
     File::options().create(true).append(true).mode(0o600).custom_flags(flags).open(path)
-}
-
-/// Whether this open file is the one at the path.
-fn is_at(file: &File, path: &Path) -> bool {
-    let number = |found: fs::Metadata| (found.dev(), found.ino());
-    let at_path = fs::symlink_metadata(path).map(number);
-    matches!((file.metadata().map(number), at_path), (Ok(open), Ok(found)) if open == found)
 }
 
 /// The lock file. It stays, since another agent may be about to lock it.
@@ -249,17 +229,12 @@ mod tests {
     }
 
     #[test]
-    fn lock_file_is_no_link_and_is_not_replaced() {
+    fn lock_file_is_no_link() {
         let folder = tempfile::tempdir().unwrap();
         let [path, link] = ["agent.sock.lock", "link"].map(|name| folder.path().join(name));
-        let file = lock_file(&path).unwrap();
-        assert!(is_at(&file, &path));
+        assert!(lock_file(&path).is_ok());
         std::os::unix::fs::symlink(&path, &link).unwrap();
-        assert!(lock_file(&link).is_err() && !is_at(&file, &link));
-        fs::remove_file(&path).unwrap();
-        assert!(!is_at(&file, &path));
-        let _other = lock_file(&path).unwrap();
-        assert!(!is_at(&file, &path));
+        assert!(lock_file(&link).is_err());
     }
 
     #[test]

@@ -151,6 +151,9 @@ impl CampaignRequest {
     }
 
     pub(super) fn checked(&self) -> Result<Owner, String> {
+        if self.value.as_ref().is_some_and(|value| value.contains('\0')) {
+            return Err("value contains a NUL character; remove it".to_owned());
+        }
         owner(self.keep_ms, self.connection)
     }
 }

@@ -1,5 +1,4 @@
-//! The socket of a connection: who is on the other side, whether the other side has closed, and which
-//! answers are sent.
+//! The socket of a connection: who is on the other side, and whether the other side has closed.
 
 use std::future::Future;
 use std::io;
@@ -13,7 +12,6 @@ use tokio::net::{TcpStream, UnixStream, tcp, unix};
 use tokio::time::{Instant, Sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-use super::agent::Client;
 use super::busy::Requests;
 use super::terms::Peer;
 
@@ -186,38 +184,6 @@ impl AsyncRead for Reader {
                 }
             }
         }
-    }
-}
-
-/// Writes answers, and notes when they are sent.
-pub(super) struct Writer<'a> {
-    socket: Writing,
-    client: &'a Client,
-}
-
-impl<'a> Writer<'a> {
-    pub(super) const fn new(socket: Writing, client: &'a Client) -> Self {
-        Self { socket, client }
-    }
-}
-
-impl AsyncWrite for Writer<'_> {
-    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.socket).poll_write(context, bytes)
-    }
-
-    /// hyper flushes when it has written all answers that are ready. (Of an answer behind 64 KiB of
-    /// others, this may be the head only.)
-    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let flushed = Pin::new(&mut self.socket).poll_flush(context);
-        if matches!(flushed, Poll::Ready(Ok(()))) {
-            self.client.has_sent_all();
-        }
-        flushed
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.socket).poll_shutdown(context)
     }
 }
 

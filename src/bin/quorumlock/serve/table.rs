@@ -69,8 +69,6 @@ struct Client {
     locks: HashSet<Uuid>,
     /// The places of these locks.
     places: usize,
-    /// Is cancelled when its last lock leaves the table.
-    emptied: CancellationToken,
 }
 
 /// The counts of one uid. All clients over TCP count as one uid.
@@ -137,7 +135,7 @@ impl<G> Table<G> {
         }
         self.charge(uid, |user| user.clients += 1);
         self.last_client += 1;
-        let client = Client { uid, locks: HashSet::new(), places: 0, emptied: CancellationToken::new() };
+        let client = Client { uid, locks: HashSet::new(), places: 0 };
         self.clients.insert(self.last_client, client);
         Ok(self.last_client)
     }
@@ -161,16 +159,6 @@ impl<G> Table<G> {
             }
             self.look_again(id, now);
         }
-    }
-
-    /// A token that is cancelled as soon as no lock belongs to this connection.
-    pub(super) fn emptied(&mut self, client: ClientId) -> CancellationToken {
-        let emptied = CancellationToken::new();
-        match self.clients.get_mut(&client).filter(|client| !client.locks.is_empty()) {
-            Some(client) => client.emptied = emptied.clone(),
-            None => emptied.cancel(),
-        }
-        emptied
     }
 
     /// The number of locks that end with this connection.
@@ -345,9 +333,6 @@ impl<G> Table<G> {
         if let Some(client) = entry.terms.client.and_then(|client| self.clients.get_mut(&client)) {
             client.locks.remove(&id);
             client.places -= entry.places;
-            if client.locks.is_empty() {
-                client.emptied.cancel();
-            }
         }
         self.charge(entry.terms.uid(), |user| user.places -= entry.places);
         self.looks.remove(&(entry.look, id));
@@ -430,17 +415,6 @@ mod tests {
         assert_eq!(found(&mut table, id, ALICE, now + 20 * SECOND), Err(Missing::Ended(Ended::Disconnected)));
         assert_eq!(lapse(&mut table, now + 20 * SECOND), (vec!["guard"], None));
         assert_eq!(table.users.len(), 0);
-    }
-
-    #[test]
-    fn connection_without_locks_is_reported() {
-        let (mut table, now) = (table(), Instant::now());
-        let client = table.enter(ALICE.uid).unwrap();
-        assert!(table.emptied(client).is_cancelled());
-        let ids = [(); 2].map(|()| add(&mut table, Some(client), None, now));
-        let emptied = table.emptied(client);
-        let left = ids.map(|id| table.take(id, ALICE).map(|_| emptied.is_cancelled()));
-        assert_eq!(left, [Ok(false), Ok(true)]);
     }
 
     #[test]
