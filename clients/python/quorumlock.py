@@ -42,6 +42,8 @@ __all__ = [
 # How long the agent may take for an answer, in addition to the time for which it was asked to wait.
 _ANSWER_SECONDS = 15.0
 _KEEP_SECONDS = 30.0
+# The same for the release of a lost lock: nobody waits for it any more.
+_LATE_SECONDS = 1.0
 # What `timeout=None` asks for: a year.
 _FOREVER_MS = 365 * 86_400_000
 _MAX_ANSWER = 1024 * 1024
@@ -154,6 +156,12 @@ class _Address:
         """Makes an error of a connection `Unavailable`."""
         try:
             yield
+        except (FileNotFoundError, ConnectionRefusedError) as error:
+            advice = "start `quorumlock serve`, or set QUORUMLOCK_AGENT to its socket"
+            raise Unavailable(f"no agent listens at {self.text}: {advice}") from error
+        except PermissionError as error:
+            advice = "start the agent with --socket-group, and run this program in that group"
+            raise Unavailable(f"this user may not use the agent at {self.text}: {advice}") from error
         except (OSError, EOFError, ValueError) as error:
             raise Unavailable(f"the agent at {self.text} does not answer: {error}") from error
 
@@ -528,6 +536,10 @@ class _Holding:
         state.released = True
         return state.path + ("?undo=1" if undo else "")
 
+    def _patience(self) -> float:
+        """How long a release waits for its answer."""
+        return _LATE_SECONDS if self._state.loss else _ANSWER_SECONDS
+
     def _confirmed(self, answer: _Answer) -> bool:
         status, content = answer
         if status in (404, 410):
@@ -607,7 +619,7 @@ class Held(_Holding):
         try:
             path = self._begin_release(undo)
             # Not on the lock's own connection, where the keeper waits for an answer.
-            return path is not None and self._confirmed(_ask(self._address, "DELETE", path))
+            return path is not None and self._confirmed(_ask(self._address, "DELETE", path, limit=self._patience()))
         except Unavailable:
             return False
         finally:
@@ -623,9 +635,11 @@ class Leading(Held):
         _expect(_ask(self._address, "PUT", self._announcement(), {"value": value}))
 
 
-def _ask(address: _Address, method: str, path: str, body: Optional[Mapping[str, Any]] = None) -> _Answer:
+def _ask(
+    address: _Address, method: str, path: str, body: Optional[Mapping[str, Any]] = None, limit: float = _ANSWER_SECONDS,
+) -> _Answer:
     with contextlib.closing(_Connection(address)) as connection:
-        return connection.ask(method, path, body, _ANSWER_SECONDS)
+        return connection.ask(method, path, body, limit)
 
 
 def _let_go(state: _State, connection: _Connection) -> None:
@@ -745,7 +759,7 @@ class AsyncHeld(_Holding):
     async def _end(self, undo: bool) -> bool:
         try:
             path = self._begin_release(undo)
-            return path is not None and self._confirmed(await _aask(self._address, "DELETE", path))
+            return path is not None and self._confirmed(await _aask(self._address, "DELETE", path, limit=self._patience()))
         except Unavailable:
             return False
         finally:
@@ -761,10 +775,12 @@ class AsyncLeading(AsyncHeld):
         _expect(await _aask(self._address, "PUT", self._announcement(), {"value": value}))
 
 
-async def _aask(address: _Address, method: str, path: str, body: Optional[Mapping[str, Any]] = None) -> _Answer:
+async def _aask(
+    address: _Address, method: str, path: str, body: Optional[Mapping[str, Any]] = None, limit: float = _ANSWER_SECONDS,
+) -> _Answer:
     connection = await _AsyncConnection.open(address)
     try:
-        return await connection.ask(method, path, body, _ANSWER_SECONDS)
+        return await connection.ask(method, path, body, limit)
     finally:
         connection.leave()
 

@@ -260,6 +260,21 @@ class Plain(Case):
             waiter.join(PATIENCE)
         self.assertEqual(order, [0, 1, 2, 3])
 
+    def test_lock_that_was_handed_over_has_half_of_its_ttl(self):
+        first, left = self.lock(), []
+
+        def wait():
+            with lock(self.name, timeout=LONG, ttl=LONG, agent=self.agent.socket) as held:
+                held.ensure(PATIENCE / 2)
+                left.append(held.remaining)
+
+        waiter = threading.Thread(target=wait)
+        waiter.start()
+        until("it waits", lambda: self.agent.count("waiting") == 2)
+        self.assertTrue(first.release())
+        waiter.join(PATIENCE)
+        self.assertEqual(len(left), 1, "the lock had too little time")
+
     def test_several_names_are_held_together(self):
         names = [f"{self.name}/{part}" for part in "ab"]
         both = self.lock(*names)
@@ -347,7 +362,7 @@ class Plain(Case):
                 lock(*names, agent=self.agent.socket)
 
     def test_missing_agent_is_unavailable(self):
-        with self.assertRaisesRegex(Unavailable, "/nowhere/agent.sock"):
+        with self.assertRaisesRegex(Unavailable, "no agent listens at /nowhere/agent.sock: start"):
             lock(self.name, agent="/nowhere/agent.sock")
 
     def test_missing_nodes_are_unavailable(self):
@@ -449,8 +464,11 @@ say("lost", held.lost)
         held, other = self.lock(ttl=TTL), self.another_agent()
         self.agent.send(signal.SIGSTOP)
         self.acquired_after(held, agent=other)
-        self.agent.send(signal.SIGCONT)
         self.assertEqual(held.loss.reason, "deadline")
+        begun = time.monotonic()
+        self.assertFalse(held.release())
+        self.assertLess(time.monotonic() - begun, quorumlock._ANSWER_SECONDS, "nobody waits for this release")
+        self.agent.send(signal.SIGCONT)
         self.assertTrue(self.is_taken())
 
     def test_ending_agent_lets_its_clients_finish(self):

@@ -31,6 +31,8 @@ pub(super) struct Agent {
     pub(super) quorum: Quorum,
     pub(super) settings: Settings,
     pub(super) metrics: PrometheusHandle,
+    /// The ttl of a lock whose client asks for none.
+    pub(super) ttl: Duration,
     table: Mutex<Table<Holding>>,
     waiting: AtomicUsize,
     /// Releases that are under way.
@@ -56,7 +58,8 @@ impl Agent {
     pub(super) fn of_memory() -> Arc<Self> {
         let metrics = metrics_exporter_prometheus::PrometheusBuilder::new().build_recorder().handle();
         let limits = Limits { clients: 9, user_clients: 9, locks: 9, user_locks: 9, client_locks: 9, streams: 9 };
-        Arc::new(Self::new(Quorum::in_memory(3).unwrap(), Settings::default(), metrics, limits))
+        let ttl = Duration::from_secs(30);
+        Arc::new(Self::new(Quorum::in_memory(3).unwrap(), Settings::default(), metrics, ttl, limits))
     }
 }
 
@@ -68,11 +71,18 @@ pub(super) struct Holding {
 }
 
 impl Agent {
-    pub(super) fn new(quorum: Quorum, settings: Settings, metrics: PrometheusHandle, limits: Limits) -> Self {
+    pub(super) fn new(
+        quorum: Quorum,
+        settings: Settings,
+        metrics: PrometheusHandle,
+        ttl: Duration,
+        limits: Limits,
+    ) -> Self {
         Self {
             quorum,
             settings,
             metrics,
+            ttl,
             table: Mutex::new(Table::new(limits)),
             waiting: AtomicUsize::new(0),
             releasing: AtomicUsize::new(0),

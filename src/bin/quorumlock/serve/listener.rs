@@ -80,9 +80,11 @@ impl Listeners {
         let mut listeners = Self { all: Vec::new(), shown: Vec::new(), file: None };
         let mut given = ListenFd::from_env();
         for index in 0..given.len() {
-            let socket = given.take_unix_listener(index).ok().flatten().ok_or_else(|| {
-                Failure::usage(format!("socket {index} of systemd is no Unix stream socket"))
-            })?;
+            let socket = given
+                .take_unix_listener(index)
+                .ok()
+                .flatten()
+                .ok_or_else(|| Failure::usage(format!("socket {index} of systemd is no Unix stream socket")))?;
             socket.set_nonblocking(true)?;
             listeners.all.push(Listener::Unix(UnixListener::from_std(socket)?));
             listeners.shown.push("a Unix socket of systemd".to_owned());

@@ -38,7 +38,7 @@ impl Call<'_> {
     /// `POST /v1/locks`
     pub(super) async fn lock(&self, request: LockRequest) -> Answer {
         let owner = request.checked().map_err(|why| Refusal::invalid(&why))?;
-        let options = self.options(request.ttl_ms, request.min_validity_ms)?.fair(request.fair);
+        let options = self.options(request.ttl_ms, request.min_validity_ms).fair(request.fair);
         let quorum = &self.agent().quorum;
         let wanted = match (request.mode, request.permits) {
             (Mode::Shared, _) => quorum.rw_lock_with(&request.names[0], &options).map(Wanted::Shared),
@@ -58,7 +58,7 @@ impl Call<'_> {
     /// `POST /v1/once`
     pub(super) async fn once(&self, request: OnceRequest) -> Answer {
         let owner = request.checked().map_err(|why| Refusal::invalid(&why))?;
-        let options = self.options(request.ttl_ms, 0)?;
+        let options = self.options(request.ttl_ms, Some(0));
         let once = self.agent().quorum.once_with(&request.name, Duration::from_millis(request.period_ms), &options)?;
         let note = request.note.or_else(|| self.own_note());
         let once = note.map_or_else(|| once.clone(), |note| once.describe(note));
@@ -68,15 +68,19 @@ impl Call<'_> {
     /// `POST /v1/elections/NAME`
     pub(super) async fn campaign(&self, name: String, request: CampaignRequest) -> Answer {
         let owner = request.checked().map_err(|why| Refusal::invalid(&why))?;
-        let options = self.options(request.ttl_ms, request.min_validity_ms)?;
+        let options = self.options(request.ttl_ms, request.min_validity_ms);
         let election = self.agent().quorum.election_with(&name, &options)?;
         let timeout = request.timeout();
         self.acquire(Wanted::Office(election, request.value), vec![name], timeout, owner).await
     }
 
-    fn options(&self, ttl_ms: Option<u64>, min_validity_ms: u64) -> Result<LockOptions, Refusal> {
-        let options = self.agent().quorum.options().min_validity(Duration::from_millis(min_validity_ms));
-        Ok(ttl_ms.map_or_else(|| options.clone(), |ttl| options.clone().ttl(Duration::from_millis(ttl))))
+    /// By default, a lock is granted with half of its ttl at least. Without this, a lock that was
+    /// handed over could begin with some seconds only, and its client would have to ask again soon.
+    fn options(&self, ttl_ms: Option<u64>, min_validity_ms: Option<u64>) -> LockOptions {
+        let agent = self.agent();
+        let ttl = ttl_ms.map_or(agent.ttl, Duration::from_millis);
+        let least = min_validity_ms.map_or(ttl / 2, Duration::from_millis);
+        agent.quorum.options().ttl(ttl).min_validity(least)
     }
 
     /// The note of a lock whose client gave none: the process of the client.

@@ -67,7 +67,7 @@ pub(crate) async fn serve(args: Serve) -> Outcome {
         client_locks: args.max_client_locks,
         streams: args.max_streams,
     };
-    let agent = Arc::new(Agent::new(quorum, settings, metrics, limits));
+    let agent = Arc::new(Agent::new(quorum, settings, metrics, ttl, limits));
     output::note(&format!("listening on {}", listeners.shown.join(" and ")));
     let accepting = futures::future::join_all(listeners.all.iter().map(|listener| accept(listener, &agent)));
     let serving = AssertUnwindSafe(async {

@@ -34,8 +34,7 @@ pub(super) struct LockRequest {
     pub(super) note: Option<String>,
     #[serde(default = "yes")]
     pub(super) fair: bool,
-    #[serde(default)]
-    pub(super) min_validity_ms: u64,
+    pub(super) min_validity_ms: Option<u64>,
     keep_ms: Option<u64>,
     #[serde(default = "yes")]
     connection: bool,
@@ -62,8 +61,7 @@ pub(super) struct CampaignRequest {
     #[serde(default = "timeout")]
     timeout_ms: u64,
     pub(super) ttl_ms: Option<u64>,
-    #[serde(default)]
-    pub(super) min_validity_ms: u64,
+    pub(super) min_validity_ms: Option<u64>,
     keep_ms: Option<u64>,
     #[serde(default = "yes")]
     connection: bool,
