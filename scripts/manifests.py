@@ -33,6 +33,13 @@ def wrong_with(thing):
         command = spec["jobTemplate"]["spec"]["template"]["spec"]["containers"][0]["command"]
         if command[:2] != ["quorumlock", "run"] or "--" not in command:
             yield "it does not call `quorumlock run NAME -- CMD`"
+    if kind == "Deployment":
+        agent, pod = spec["template"]["spec"]["initContainers"][0], spec["template"]["spec"]
+        # A container that is no sidecar would end before the program starts.
+        if agent["args"][0] != "serve" or agent.get("restartPolicy") != "Always":
+            yield "its agent is no sidecar that calls `quorumlock serve`"
+        if any(agent["volumeMounts"] != program["volumeMounts"] for program in pod["containers"]):
+            yield "the agent and the program share no folder"
 
 
 def main():

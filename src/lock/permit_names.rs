@@ -17,8 +17,6 @@ pub const MAX_PERMITS: u32 = 1_000;
 pub(super) struct Pool {
     pub(super) gate: Name,
     pub(super) count: u32,
-    /// The permits' names, by the permits' numbers.
-    pub(super) permits: Vec<Name>,
     /// The permits that nodes reported as held, and when each hold ends.
     busy: Mutex<HashMap<usize, Tick>>,
 }
@@ -31,10 +29,20 @@ impl Pool {
                 "the semaphore {name:?} has {permits} permits; give it 1 to {MAX_PERMITS}"
             )));
         }
-        // Do not apply the key format here: the gate's name already has the format.
-        let permit = |number| Name::new(&inner.settings.prefix, &format!("{}/{number}", gate.text()));
-        let names = (0..permits).map(permit).collect::<Result<_>>()?;
-        Ok(Self { gate, count: permits, permits: names, busy: Mutex::default() })
+        // The longest name of a permit must be a valid name. Do not apply the key format here: the
+        // gate's name already has the format.
+        Name::new(&inner.settings.prefix, &format!("{}/{}", gate.text(), permits - 1))?;
+        Ok(Self { gate, count: permits, busy: Mutex::default() })
+    }
+
+    pub(super) const fn many(&self) -> usize {
+        self.count as usize
+    }
+
+    /// The name of the permit with this number. Names are made when they are needed: a thousand of
+    /// them take up 150 KB and more.
+    pub(super) fn permit(&self, number: usize) -> Name {
+        self.gate.numbered(number)
     }
 
     pub(super) fn number(&self, name: &str) -> Option<u32> {
@@ -47,11 +55,11 @@ impl Pool {
     /// are sorted by number, beginning at a random number, so that clients do not all claim the
     /// same permit.
     pub(super) fn preferred(&self, inner: &Inner, numbers: impl IntoIterator<Item = usize>) -> Vec<usize> {
-        let (now, random, all) = (inner.host.now(), inner.host.random(), self.permits.len());
+        let (now, random, all) = (inner.host.now(), inner.host.random(), self.many());
         let start = usize::try_from(random % all as u64).unwrap_or_default();
         let busy = self.busy();
         let likely = |number: usize| {
-            let here = inner.queue.is_in_use(self.permits[number].text());
+            let here = inner.queue.is_in_use(&format!("{}/{number}", self.gate.text()));
             let until = busy.get(&number).copied().filter(|&until| until > now);
             (here, until, (number + all - start) % all)
         };
@@ -79,7 +87,7 @@ impl Pool {
 
     /// The sorted names of these permits.
     pub(super) fn names(&self, numbers: &[usize]) -> Arc<[Name]> {
-        let mut names: Vec<_> = numbers.iter().map(|&number| self.permits[number].clone()).collect();
+        let mut names: Vec<_> = numbers.iter().map(|&number| self.permit(number)).collect();
         names.sort_unstable();
         names.into()
     }

@@ -81,7 +81,7 @@ impl Taking<'_> {
     }
 
     fn leaves_too_few(&self, held: usize) -> bool {
-        held + self.many > self.pool.permits.len()
+        held + self.many > self.pool.many()
     }
 
     /// Takes free permits, or waits behind earlier callers until `end`.
@@ -115,7 +115,7 @@ impl Taking<'_> {
 
     /// The permits to claim if no node has reported yet which permits are free.
     fn first(&self) -> Vec<usize> {
-        let mut first = self.pool.preferred(self.inner, 0..self.pool.permits.len());
+        let mut first = self.pool.preferred(self.inner, 0..self.pool.many());
         first.truncate(self.many);
         first
     }
@@ -222,7 +222,7 @@ impl Taking<'_> {
     }
 
     async fn wait_for(&self, number: usize, end: Tick) -> Result<(Grant, Open)> {
-        let name = [self.pool.permits[number].clone()].into();
+        let name = [self.pool.permit(number)].into();
         self.granted(&name, self.rules, PERMIT, Patience::Until(end)).await
     }
 
@@ -265,7 +265,8 @@ impl Taking<'_> {
     }
 
     async fn seen_where(&self, enough: impl Fn(&[Occupied]) -> bool) -> Seen {
-        let all = [&self.pool.gate].into_iter().chain(&self.pool.permits).cloned().collect();
+        let permits = (0..self.pool.many()).map(|number| self.pool.permit(number));
+        let all = std::iter::once(self.pool.gate.clone()).chain(permits).collect();
         let (voters, patience) = (&self.inner.leases.voters, self.rules.round_timeout);
         let said = occupied(voters, &all, patience, enough).await.unwrap_or_default();
         let Some((gate, permits)) = said.split_first() else { return Seen::default() };
@@ -277,11 +278,11 @@ impl Taking<'_> {
     /// The permits that this acquisition does not hold, sorted by `Pool::preferred`.
     fn others(&self, holding: &Holding) -> Vec<usize> {
         let missing = |&number: &usize| !self.has(holding, number);
-        self.pool.preferred(self.inner, (0..self.pool.permits.len()).filter(missing))
+        self.pool.preferred(self.inner, (0..self.pool.many()).filter(missing))
     }
 
     fn has(&self, holding: &Holding, number: usize) -> bool {
-        holding.locks.token(&self.pool.permits[number]).is_some()
+        holding.locks.token(&self.pool.permit(number)).is_some()
     }
 
     fn begin(&self) -> Holding {

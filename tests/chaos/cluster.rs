@@ -1,5 +1,6 @@
 //! Five servers, a proxy in front of each, and the workers.
 
+use std::path::Path;
 use std::process::Stdio;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -10,6 +11,7 @@ use tokio::process::{Child, ChildStdout, Command};
 use tokio::task::JoinHandle;
 
 use crate::TTL;
+use crate::agents::Agents;
 use crate::common::proxy::Proxy;
 use crate::common::server::{Server, ask};
 use crate::record::Record;
@@ -49,6 +51,8 @@ async fn command(port: u16, words: &[&str]) -> Option<String> {
 pub struct Workers {
     children: Vec<Mutex<Child>>,
     nodes: Vec<String>,
+    /// The agents of workers that are Python processes.
+    pub agents: Option<Agents>,
     storage: u16,
     pub record: Mutex<Record>,
     pub usage: Mutex<Vec<(u64, u32, u64, u64)>>,
@@ -56,27 +60,36 @@ pub struct Workers {
 }
 
 impl Workers {
-    pub fn start(count: usize, seed: u64, nodes: &[Arc<Node>], storage: u16) -> Arc<Self> {
+    pub fn start(count: usize, seed: u64, nodes: &[Arc<Node>], storage: u16, are_python: bool) -> Arc<Self> {
         let nodes: Vec<_> = nodes.iter().map(|node| node.proxy.url()).collect();
-        let mut output = Vec::new();
-        let mut children = Vec::new();
-        for index in 0..count {
-            let mut child = spawn(&Orders { seed: seed.wrapping_add(index as u64), storage, nodes: nodes.clone() });
-            output.push((child.id().unwrap(), child.stdout.take().unwrap()));
-            children.push(Mutex::new(child));
-        }
-        let workers = Arc::new(Self {
-            children,
+        let mut workers = Self {
+            children: Vec::new(),
+            agents: are_python.then(|| Agents::start(&nodes)),
             nodes,
             storage,
             record: Mutex::default(),
             usage: Mutex::default(),
             readers: Mutex::default(),
-        });
+        };
+        let mut output = Vec::new();
+        for index in 0..count {
+            let mut child = workers.spawn(index, seed.wrapping_add(index as u64));
+            output.push((child.id().unwrap(), child.stdout.take().unwrap()));
+            workers.children.push(Mutex::new(child));
+        }
+        let workers = Arc::new(workers);
         for (process, output) in output {
             workers.listen(process, output);
         }
         workers
+    }
+
+    fn spawn(&self, index: usize, seed: u64) -> Child {
+        let nodes = self.agents.as_ref().map_or_else(|| self.nodes.clone(), |agents| vec![agents.of_worker(index)]);
+        let orders = Orders { seed, storage: self.storage, nodes };
+        let mut command = if self.agents.is_some() { python() } else { this_program() };
+        let command = command.args(orders.arguments()).stdin(Stdio::piped()).stdout(Stdio::piped());
+        command.kill_on_drop(true).spawn().expect("a worker starts")
     }
 
     pub fn process(&self, index: usize) -> u32 {
@@ -85,7 +98,7 @@ impl Workers {
 
     /// Ends a worker with SIGKILL and starts another in its place.
     pub fn replace(self: &Arc<Self>, index: usize, seed: u64) {
-        let mut fresh = spawn(&Orders { seed, storage: self.storage, nodes: self.nodes.clone() });
+        let mut fresh = self.spawn(index, seed);
         let (process, output) = (fresh.id().unwrap(), fresh.stdout.take().unwrap());
         // Dropping the old worker's handle kills the worker.
         drop(std::mem::replace(&mut *self.children[index].lock().unwrap(), fresh));
@@ -150,14 +163,17 @@ fn signal_process(process: u32, signal: Signal) {
     }
 }
 
-fn spawn(orders: &Orders) -> Child {
+fn this_program() -> Command {
     Command::new(std::env::current_exe().expect("a program knows its path"))
-        .args(orders.arguments())
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .kill_on_drop(true)
-        .spawn()
-        .expect("a worker starts")
+}
+
+/// The worker of `worker.py`, whose place of nodes has the agent's socket.
+fn python() -> Command {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut command = Command::new("python3");
+    command.env("PYTHONPATH", root.join("clients/python")).env("PYTHONDONTWRITEBYTECODE", "1");
+    command.arg(root.join("tests/chaos/worker.py"));
+    command
 }
 
 /// The owner of a name, by the server's clock.

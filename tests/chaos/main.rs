@@ -3,7 +3,8 @@
 //!
 //! `scripts/chaos` runs this program. `--seconds S` is the length of the run, and `--seed N`
 //! chooses the faults. `--json` prints one object at the end. `--soak S` also checks that memory
-//! and tasks do not grow. `--ratios [FAULT]` measures how much slower locks are while two nodes
+//! and tasks do not grow. With `--python`, the workers are Python processes (`worker.py`) behind
+//! two agents, which are also stopped and killed. `--ratios [FAULT]` measures how much slower locks are while two nodes
 //! fail.
 //!
 //! To add a fault, add a variant to [`faults::Fault`], with its beginning and its end. After that,
@@ -13,6 +14,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::disallowed_methods, reason = "this is a test")]
 #![allow(unreachable_pub, missing_debug_implementations, reason = "this is a test")]
 
+mod agents;
 mod cluster;
 #[path = "../common/mod.rs"]
 mod common;

@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use tokio::sync::RwLock;
 use tokio::time::sleep;
 
+use crate::agents::AGENTS;
 use crate::cluster::{HOLDER, Node, Workers};
 use crate::common::server::{Server, ask};
 use crate::faults::Fault;
@@ -35,6 +36,8 @@ pub struct Options {
     seconds: u64,
     seed: u64,
     soak: bool,
+    /// Whether the workers are Python processes behind two agents.
+    python: bool,
     pub json: bool,
     /// If set, the program measures ratios instead: of all faults, or of the named one.
     pub ratios: Option<Option<String>>,
@@ -42,7 +45,8 @@ pub struct Options {
 
 impl Options {
     pub fn parse(arguments: &[String]) -> Self {
-        let mut options = Self { seconds: 60, seed: clock() / 1_000, soak: false, json: false, ratios: None };
+        let mut options =
+            Self { seconds: 60, seed: clock() / 1_000, soak: false, python: false, json: false, ratios: None };
         let mut words = arguments.iter().map(String::as_str).peekable();
         while let Some(word) = words.next() {
             let number =
@@ -54,8 +58,11 @@ impl Options {
                 "--ratios" => {
                     options.ratios = Some(words.next_if(|word| !word.starts_with("--")).map(str::to_owned));
                 }
+                "--python" => options.python = true,
                 "--json" => options.json = true,
-                other => panic!("what is {other}? use --seconds S, --seed N, --soak S, --ratios [FAULT], --json"),
+                other => {
+                    panic!("what is {other}? use --seconds S, --seed N, --soak S, --python, --ratios [FAULT], --json")
+                }
             }
         }
         options
@@ -105,7 +112,7 @@ pub async fn run(options: &Options) -> Report {
     let nodes: Vec<_> =
         futures::future::join_all((0..NODES).map(|_| Node::start())).await.into_iter().map(Arc::new).collect();
     let (storage, port) = Storage::start(NAMES.len()).await;
-    let workers = Workers::start(WORKERS, options.seed, &nodes, port);
+    let workers = Workers::start(WORKERS, options.seed, &nodes, port, options.python);
     let chaos = Arc::new(Chaos {
         nodes,
         spare: Server::start().await,
@@ -123,6 +130,7 @@ pub async fn run(options: &Options) -> Report {
     let mut fork = || SmallRng::from_rng(&mut random).unwrap();
     let mut tasks = vec![tokio::spawn(chaos.clone().trouble_workers(fork()))];
     tasks.push(tokio::spawn(chaos.clone().swap_minorities(fork())));
+    tasks.push(tokio::spawn(chaos.clone().trouble_agents(fork())));
     tasks.extend((0..MINORITY).map(|_| tokio::spawn(chaos.clone().trouble_nodes(fork()))));
     for task in tasks {
         task.await.expect("no fault fails to be made");
@@ -222,6 +230,27 @@ impl Chaos {
         }
     }
 
+    /// Stops one agent after the other for a while, or kills and replaces it.
+    async fn trouble_agents(self: Arc<Self>, mut random: SmallRng) {
+        let Some(agents) = &self.workers.agents else { return };
+        while Instant::now() < self.ends {
+            sleep(Duration::from_millis(random.random_range(1_000..8_000))).await;
+            let agent = random.random_range(0..AGENTS);
+            if self.kills && random.random_bool(0.4) {
+                self.note(format!("agent {agent} killed"));
+                self.count("agent_kill");
+                agents.replace(agent);
+                continue;
+            }
+            self.note(format!("agent {agent} stopped"));
+            self.count("agent_stop");
+            agents.signal(agent, Signal::STOP);
+            sleep(TTL.mul_f64(random.random_range(0.1..2.0))).await;
+            agents.signal(agent, Signal::CONT);
+            self.note(format!("agent {agent} goes on"));
+        }
+    }
+
     /// Returns the next fault. Each kind of fault comes once before any kind comes again.
     fn deal(&self, random: &mut SmallRng) -> Fault {
         let mut deck = self.deck.lock().unwrap();
@@ -296,6 +325,7 @@ impl Chaos {
             "ttl_seconds": TTL.as_secs_f64(),
             "max_ttl_seconds": MAX_TTL.as_secs_f64(),
             "workers": WORKERS,
+            "python": options.python,
             "faults": *self.counts.lock().unwrap(),
             "sections": tally.acquired,
             "released": released,

@@ -48,6 +48,8 @@ pub(crate) enum Command {
     /// Waits until this process is elected, runs a command while it leads, and shows others who
     /// leads
     Elect(Elect),
+    /// Holds locks for local programs, over HTTP on a Unix socket: see docs/agent.md
+    Serve(Serve),
     /// Shows the state of each node, and who holds a name
     Status(Status),
     /// Shows nodes, holders and events on a terminal, as they change, until you press q.
@@ -322,6 +324,66 @@ pub(crate) struct Elect {
     pub(crate) value: Option<String>,
     #[command(flatten)]
     pub(crate) run: Run,
+}
+
+#[derive(Args)]
+pub(crate) struct Serve {
+    /// The Unix socket. If nobody listens on it, it is replaced [default: agent.sock in
+    /// $RUNTIME_DIRECTORY, else $XDG_RUNTIME_DIR/quorumlock.sock, else /run/quorumlock/agent.sock;
+    /// none if systemd passes a socket, or with --listen]
+    #[arg(long, value_name = "PATH")]
+    pub(crate) socket: Option<PathBuf>,
+    /// The mode of the socket's file, in octal: who may write to it may take locks [default: 600,
+    /// or 660 with --socket-group]
+    #[arg(long, value_name = "MODE", value_parser = octal)]
+    pub(crate) socket_mode: Option<u32>,
+    /// The group of the socket's file: a name in /etc/group, or a number
+    #[arg(long, value_name = "GROUP")]
+    pub(crate) socket_group: Option<String>,
+    /// Also listens on this TCP address, which must be on loopback. All users of this host may then
+    /// take locks. They can use the lock of another program only if they know the lock's id
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub(crate) listen: Option<String>,
+    #[command(flatten)]
+    pub(crate) nodes: Nodes,
+    /// How long nodes hold a lock after its last renewal, if its client asks for no ttl of its own
+    /// [default: 30s, or QUORUMLOCK_TTL]
+    #[arg(long, value_name = "TIME", value_parser = duration::parse)]
+    pub(crate) ttl: Option<Duration>,
+    /// After SIGTERM, how long to wait for clients to let go of their locks. Locks that are left
+    /// are not released: they end by their ttl
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration::parse)]
+    pub(crate) grace: Duration,
+    /// How many connections are served at a time. Each connection has one request at a time. At most
+    /// as many as the process may open files, less 256
+    #[arg(long, value_name = "N", default_value_t = 4_096)]
+    pub(crate) max_clients: usize,
+    /// How many connections one user may have. All clients over TCP count as one user. If the limit
+    /// of open files lowers --max-clients, at most three quarters of that
+    #[arg(long, value_name = "N", default_value_t = 3_072)]
+    pub(crate) max_user_clients: usize,
+    /// How many locks the agent holds at a time. A lock counts once for each of its names, and once
+    /// more for each KiB of names and value
+    #[arg(long, value_name = "N", default_value_t = 16_384)]
+    pub(crate) max_locks: usize,
+    /// How many locks the agent holds for one user
+    #[arg(long, value_name = "N", default_value_t = 12_288)]
+    pub(crate) max_user_locks: usize,
+    /// How many locks the agent holds for one connection
+    #[arg(long, value_name = "N", default_value_t = 1_024)]
+    pub(crate) max_client_locks: usize,
+    /// How many streams of election events are served at a time. One user may have three quarters
+    /// of them
+    #[arg(long, value_name = "N", default_value_t = 256)]
+    pub(crate) max_streams: usize,
+    /// Also serves Prometheus metrics at http://ADDR/metrics; a bare port means loopback
+    #[arg(long, value_name = "ADDR")]
+    pub(crate) metrics: Option<String>,
+}
+
+fn octal(text: &str) -> Result<u32, String> {
+    let mode = u32::from_str_radix(text, 8).ok().filter(|mode| *mode <= 0o777);
+    mode.ok_or_else(|| "write three octal digits, such as 660".to_owned())
 }
 
 #[derive(Args)]

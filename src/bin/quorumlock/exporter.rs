@@ -12,6 +12,12 @@ use crate::failure::Failure;
 use crate::output;
 use crate::textfile::Textfile;
 
+/// Records metrics from now on, and serves them at `address`. The returned value renders them for
+/// another server of this process. Otherwise as [`start`].
+pub(crate) fn start_rendered(address: Option<&str>) -> Result<PrometheusHandle, Failure> {
+    recorded(address.map(listening).transpose()?.and_then(served))
+}
+
 /// With an address or a file, records metrics from now on. Serves them at `address`, and returns a
 /// value that writes them to `file` at the end of the command. Call this before a `Quorum`
 /// connects, because a `Quorum` registers its metrics when it connects. If the address cannot be
@@ -19,7 +25,14 @@ use crate::textfile::Textfile;
 pub(crate) fn start(address: Option<&str>, file: Option<&Path>) -> Result<Option<Textfile>, Failure> {
     let address = address.map(listening).transpose()?;
     let checked = file.map(Textfile::check).transpose()?;
-    let served = address.and_then(|address| match serving(address) {
+    let served = address.and_then(served);
+    let Some(checked) = checked else { return Ok(None) };
+    Ok(Some(Textfile::new(checked, recorded(served)?)))
+}
+
+/// Serves metrics at `address`. If this fails, only writes a note.
+fn served(address: SocketAddr) -> Option<PrometheusHandle> {
+    match serving(address) {
         Ok(handle) => {
             tracing::info!("metrics at http://{address}/metrics");
             Some(handle)
@@ -28,11 +41,13 @@ pub(crate) fn start(address: Option<&str>, file: Option<&Path>) -> Result<Option
             output::note(&format!("metrics are not served at {address}: {error}"));
             None
         }
-    });
-    let Some(checked) = checked else { return Ok(None) };
+    }
+}
+
+/// The recorder that serves metrics, else one that only records them.
+fn recorded(served: Option<PrometheusHandle>) -> Result<PrometheusHandle, Failure> {
     let recorded = served.map_or_else(recording, Ok);
-    let handle = recorded.map_err(|error| Failure::usage(format!("metrics cannot be recorded: {error}")))?;
-    Ok(Some(Textfile::new(checked, handle)))
+    recorded.map_err(|error| Failure::usage(format!("metrics cannot be recorded: {error}")))
 }
 
 fn builder() -> Result<PrometheusBuilder, BuildError> {

@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use quorumlock::{
-    Election, Error, Leader, Lease, LockGuard, LockOptions, LostReason, NodeReport, Once, OncePermit, PermitsGuard,
-    PermitsLease, Quorum, QuorumLock, QuorumRwLock, QuorumSemaphore, ReadGuard, Released,
+    Election, Error, Leader, LeaderLease, Lease, LockGuard, LockOptions, LostReason, NodeReport, Once, OncePermit,
+    PermitsGuard, PermitsLease, Quorum, QuorumLock, QuorumRwLock, QuorumSemaphore, ReadGuard, Released,
 };
 
 use crate::cli::Run;
@@ -40,6 +40,14 @@ impl Wanted {
         }
         let lock = quorum.lock_all_with(&args.names, options)?;
         Ok(Self::Lock(note.map_or_else(|| lock.clone(), |note| lock.describe(note))))
+    }
+
+    /// The value that a leader shows to other clients, if this is an office.
+    pub(crate) fn value(&self) -> &str {
+        match self {
+            Self::Office(_, value) => value.as_deref().unwrap_or_default(),
+            _ => "",
+        }
     }
 
     /// Acquires the lock. A leader then sends its value to the nodes. For a job that is done once
@@ -109,6 +117,14 @@ impl Held {
         match self {
             Self::Once(permit) => permit.undo().await,
             other => other.release().await,
+        }
+    }
+
+    /// A view of the leader's office, if this is one.
+    pub(crate) fn office(&self) -> Option<LeaderLease> {
+        match self {
+            Self::Office(leader) => Some(leader.lease()),
+            _ => None,
         }
     }
 

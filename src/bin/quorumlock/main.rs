@@ -45,6 +45,7 @@ mod release;
 mod route;
 mod run;
 mod sandbox;
+mod serve;
 mod servers;
 mod settings;
 mod status;
@@ -134,6 +135,7 @@ async fn carried_out(command: Command, verbose: bool) -> Outcome {
         Command::Sandbox(args) => sandbox::sandbox(args).await,
         Command::Run(args) => run::run(args).await,
         Command::Elect(args) => run::elect(args).await,
+        Command::Serve(args) => serve::serve(args).await,
         Command::Status(args) => status::status(args).await,
         Command::Watch(args) => watch::watch(args).await,
         Command::Doctor(args) => doctor::doctor(args, verbose).await,

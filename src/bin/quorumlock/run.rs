@@ -122,7 +122,7 @@ impl Setup {
         fit_into_a_variable(&args.names)?;
         let (settings, secret) = Settings::without_password(&args.nodes)?;
         settings.need_nodes(&args.nodes)?;
-        let ttl = times::ttl(args, &settings)?;
+        let ttl = times::ttl(args.ttl, &settings)?;
         let grace = times::grace(args.kill_grace, ttl)?;
         Ok(Self { purpose, settings, secret, ttl, grace })
     }

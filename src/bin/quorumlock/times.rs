@@ -20,8 +20,8 @@ const LEAST_GRACE: Duration = Duration::from_millis(10);
 /// The ttl of the lock. The library checks a ttl from `--ttl` or from a configuration file. A ttl
 /// from the environment, and the default, are checked here, so that the error says which of the two
 /// is too long.
-pub(crate) fn ttl(args: &Run, settings: &Settings) -> Result<Duration, Failure> {
-    if let Some(ttl) = args.ttl {
+pub(crate) fn ttl(given: Option<Duration>, settings: &Settings) -> Result<Duration, Failure> {
+    if let Some(ttl) = given {
         return Ok(ttl);
     }
     match (settings::ttl()?, settings.ttl) {

@@ -28,6 +28,11 @@ pub(crate) fn refused(command: &Command) -> Result<(), Failure> {
     }
 }
 
+/// Whether the name is an address with a login.
+pub(crate) fn has_login(name: &str) -> bool {
+    scheme(name).is_some()
+}
+
 /// The scheme, if the name is an address with a login (a user or a password).
 fn scheme(name: &str) -> Option<String> {
     let (scheme, rest) = name.trim().split_once("://").filter(|(_, rest)| rest.contains('@'))?;

@@ -50,6 +50,13 @@ impl Name {
         Some(Self { text: text.into(), key: key.into() })
     }
 
+    /// This name's text with `/number` behind it, under the same prefix. Does not check the length.
+    pub(crate) fn numbered(&self, number: usize) -> Self {
+        let text = format!("{}/{number}", self.text);
+        let prefix = self.key.strip_suffix(&*format!("{{{}}}", self.text)).unwrap_or_default();
+        Self { key: format!("{prefix}{{{text}}}").into(), text: text.into() }
+    }
+
     /// The name as the user gave it.
     #[must_use]
     pub const fn text(&self) -> &Arc<str> {
@@ -97,6 +104,14 @@ mod tests {
         keys.sort_unstable();
         keys.dedup();
         assert_eq!(keys.len(), 13);
+    }
+
+    #[test]
+    fn numbered_name_is_the_name_of_its_text() {
+        for (prefix, text) in [("p:", "jobs"), ("", "a}b{"), ("p:", "{")] {
+            let name = Name::new(prefix, text).unwrap();
+            assert_eq!(name.numbered(17), Name::new(prefix, &format!("{text}/17")).unwrap());
+        }
     }
 
     #[test]

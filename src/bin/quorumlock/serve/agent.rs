@@ -1,0 +1,412 @@
+//! What all connections share: the quorum, the table of locks, and the agent's end.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use metrics::{Gauge, describe_gauge, gauge};
+use metrics_exporter_prometheus::PrometheusHandle;
+use quorumlock::{Error, Inspected, LostReason, Quorum, Released};
+use tokio::runtime::Handle;
+use tokio::sync::{Notify, Semaphore, SemaphorePermit};
+use tokio::task::{JoinHandle, unconstrained};
+use tokio::time::sleep_until;
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+use super::errors::Refusal;
+use super::table::{Entry, Limits, Sizes, Table};
+use super::terms::{ClientId, Peer, Terms};
+use crate::held_lock::{Held, View};
+use crate::settings::Settings;
+
+/// How many connections may be refused at a time, with an answer. Further ones are closed at once.
+const REFUSALS: usize = 64;
+/// How many inspections of names run at a time. Further ones wait: each asks all nodes.
+const INSPECTIONS: usize = 32;
+/// The number of a connection that is not in the table.
+const OUTSIDE: ClientId = 0;
+
+pub(super) struct Agent {
+    pub(super) quorum: Quorum,
+    pub(super) settings: Settings,
+    pub(super) metrics: PrometheusHandle,
+    /// The ttl of a lock whose client asks for none.
+    pub(super) ttl: Duration,
+    table: Mutex<Table<Holding>>,
+    waiting: AtomicUsize,
+    /// Releases that are under way.
+    releasing: AtomicUsize,
+    runtime: Handle,
+    gauges: Gauges,
+    /// One for each connection that is being refused.
+    pub(super) refusals: Semaphore,
+    inspections: Semaphore,
+    /// Is notified when a lock must be looked at before all others.
+    earlier: Notify,
+    /// Is notified when a lock or a connection has left the table, and when a release has ended.
+    left: Notify,
+    /// No more locks are taken.
+    pub(super) stopping: CancellationToken,
+    /// No client may use its locks any more.
+    pub(super) stopped: CancellationToken,
+}
+
+/// An agent for tests.
+#[cfg(test)]
+impl Agent {
+    pub(super) fn of_memory() -> Arc<Self> {
+        let metrics = metrics_exporter_prometheus::PrometheusBuilder::new().build_recorder().handle();
+        let limits = Limits { clients: 9, user_clients: 9, locks: 9, user_locks: 9, client_locks: 9, streams: 9 };
+        let ttl = Duration::from_secs(30);
+        Arc::new(Self::new(Quorum::in_memory(3).unwrap(), Settings::default(), metrics, ttl, limits))
+    }
+}
+
+/// A lock that the agent holds for a client.
+pub(super) struct Holding {
+    pub(super) held: Held,
+    /// The names, as the client gave them.
+    pub(super) names: Arc<[String]>,
+}
+
+impl Agent {
+    pub(super) fn new(
+        quorum: Quorum,
+        settings: Settings,
+        metrics: PrometheusHandle,
+        ttl: Duration,
+        limits: Limits,
+    ) -> Self {
+        Self {
+            quorum,
+            settings,
+            metrics,
+            ttl,
+            table: Mutex::new(Table::new(limits)),
+            waiting: AtomicUsize::new(0),
+            releasing: AtomicUsize::new(0),
+            runtime: Handle::current(),
+            gauges: Gauges::new(),
+            refusals: Semaphore::new(REFUSALS),
+            inspections: Semaphore::new(INSPECTIONS),
+            earlier: Notify::new(),
+            left: Notify::new(),
+            stopping: CancellationToken::new(),
+            stopped: CancellationToken::new(),
+        }
+    }
+
+    /// Calls nothing that may panic or block: requests share the table.
+    pub(super) fn table(&self) -> MutexGuard<'_, Table<Holding>> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn sizes(&self) -> Sizes {
+        self.table().sizes()
+    }
+
+    /// Adds a connection. Its locks end when the returned value is dropped, except those that
+    /// [`cut`](Self::cut) leaves.
+    pub(super) fn enter(self: &Arc<Self>, peer: Peer, port: Option<u16>) -> Result<Client, Refusal> {
+        let id = self.table().enter(peer.uid).map_err(Refusal::no_room)?;
+        self.show_sizes();
+        Ok(Client::new(self, id, peer, port))
+    }
+
+    /// A connection that has no place in the table. It cannot have locks of its own.
+    pub(super) fn outside(self: &Arc<Self>, peer: Peer, port: Option<u16>) -> Client {
+        Client::new(self, OUTSIDE, peer, port)
+    }
+
+    /// The agent closes this connection, or is about to. The client may go on with its locks until
+    /// the deadlines that it was told, so these locks stay until then.
+    pub(super) fn cut(&self, client: ClientId) {
+        self.table().cut(client, Instant::now());
+        self.earlier.notify_one();
+    }
+
+    /// Reserves places for a lock that is about to be acquired.
+    pub(super) fn reserve(&self, peer: Peer, client: Option<ClientId>, places: usize) -> Result<Reserved<'_>, Refusal> {
+        if self.stopping.is_cancelled() {
+            return Err(Refusal::stopping());
+        }
+        self.table().reserve(peer.uid, client, places)?;
+        Ok(Reserved { agent: self, uid: peer.uid, places, _waiting: self.waits() })
+    }
+
+    /// Reserves a place for a stream of events, until the returned value is dropped.
+    pub(super) fn stream(self: &Arc<Self>, peer: Peer) -> Result<StreamPlace, Refusal> {
+        self.table().open_stream(peer.uid)?;
+        Ok(StreamPlace { agent: self.clone(), uid: peer.uid })
+    }
+
+    /// Waits for a place for an inspection. (The semaphore is never closed, so this is no error.)
+    pub(super) async fn inspection(&self) -> Option<SemaphorePermit<'_>> {
+        self.inspections.acquire().await.ok()
+    }
+
+    /// What the nodes store about a name.
+    pub(super) async fn inspect(&self, name: &str) -> Result<Inspected, Error> {
+        let _one = self.inspection().await;
+        self.quorum.inspect(name).await
+    }
+
+    /// Counts a request that waits, until the returned value is dropped.
+    pub(super) fn waits(&self) -> Waiting<'_> {
+        self.waiting.fetch_add(1, Ordering::Relaxed);
+        self.gauges.waiting.increment(1.0);
+        Waiting(self)
+    }
+
+    pub(super) fn waiting(&self) -> usize {
+        self.waiting.load(Ordering::Relaxed)
+    }
+
+    /// Shows in the metrics how much is in the table.
+    fn show_sizes(&self) {
+        let sizes = self.sizes();
+        self.gauges.clients.set(sizes.clients as f64);
+        self.gauges.locks.set(sizes.locks as f64);
+    }
+
+    /// Locks or connections have left the table.
+    fn have_left(&self) {
+        self.show_sizes();
+        self.left.notify_waiters();
+    }
+
+    /// Releases a lock. The release goes on if the caller goes away.
+    pub(super) fn release(self: &Arc<Self>, held: Held, undo: bool) -> JoinHandle<Result<Released, Error>> {
+        let releasing = Releasing::new(self.clone());
+        self.runtime.spawn(async move {
+            let _releasing = releasing;
+            if undo { held.undo().await } else { held.release().await }
+        })
+    }
+
+    /// Waits until no release is under way.
+    pub(super) async fn released(&self) {
+        self.until(|agent| agent.releasing.load(Ordering::Relaxed) == 0).await;
+    }
+
+    /// Releases locks that have left the table.
+    fn end(self: &Arc<Self>, ended: Vec<Holding>) {
+        ended.into_iter().for_each(|holding| drop(self.release(holding.held, false)));
+        self.have_left();
+    }
+
+    /// Gives the lock to its owner, the connection or the time to keep it. Nothing else may happen
+    /// between the acquisition and this call: until then, a closed connection drops the lock. Gives
+    /// the lock back if the connection was closed, or if the agent has stopped.
+    pub(super) fn hold(&self, terms: Terms, places: usize, holding: Holding) -> Result<Uuid, Holding> {
+        let id = uuid::Builder::from_random_bytes(rand::random()).into_uuid();
+        // The table must not be locked in what follows.
+        let added = self.table().add(id, terms, places, holding, Instant::now());
+        if added? {
+            self.earlier.notify_one();
+        }
+        self.show_sizes();
+        Ok(id)
+    }
+
+    /// A view of the lock, and the token that is cancelled when the agent has ended the lock.
+    pub(super) fn view(&self, id: Uuid, peer: Peer) -> Result<(View, CancellationToken), Refusal> {
+        let mut table = self.table();
+        let entry = table.find(id, peer, Instant::now())?;
+        Ok((entry.guard.held.view(), entry.ended.clone()))
+    }
+
+    /// Calls `each` with the lock and with the time for which its client may work, counted from
+    /// the request's arrival. If the lock is `kept`, its time begins anew. Fails if the lock was lost.
+    pub(super) fn with_lock<T>(
+        &self,
+        id: Uuid,
+        peer: Peer,
+        arrival: Instant,
+        kept: bool,
+        each: impl FnOnce(&Holding, Duration) -> T,
+    ) -> Result<T, Refusal> {
+        let mut table = self.table();
+        let now = Instant::now();
+        let entry = table.find(id, peer, now)?;
+        let view = entry.guard.held.view();
+        let remaining = view.remaining();
+        if remaining.is_zero() {
+            return Err(Refusal::lost_by(lost(&view)));
+        }
+        if kept {
+            entry.terms.keep(now, remaining);
+        }
+        let until = entry.terms.until(arrival, now, remaining);
+        Ok(each(&entry.guard, until))
+    }
+
+    /// From now on, the lock takes up so many places at least.
+    pub(super) fn grow(&self, id: Uuid, places: usize) -> Result<(), Refusal> {
+        Ok(self.table().grow(id, places)?)
+    }
+
+    /// Removes the lock from the table. The caller releases it.
+    pub(super) fn take(&self, id: Uuid, peer: Peer) -> Result<Entry<Holding>, Refusal> {
+        let entry = self.table().take(id, peer)?;
+        self.have_left();
+        Ok(entry)
+    }
+
+    /// Ends locks whose time is over. Never returns.
+    pub(super) async fn end_lapsed(self: &Arc<Self>) {
+        loop {
+            let (ended, next) = self.table().lapse(Instant::now(), Holding::lost);
+            for Holding { names, .. } in &ended {
+                tracing::warn!(?names, "a lock is released: its client did not keep it, or did not let go in time");
+            }
+            if !ended.is_empty() {
+                self.end(ended);
+            }
+            let due = async {
+                match next {
+                    Some(next) => sleep_until(next.into()).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                () = due => {}
+                () = self.earlier.notified() => {}
+            }
+        }
+    }
+
+    /// From now on, no client may use its locks, and the agent closes its connections.
+    pub(super) fn stop(&self) {
+        self.stopping.cancel();
+        self.table().stop();
+        self.stopped.cancel();
+    }
+
+    /// Waits until the condition holds.
+    pub(super) async fn until(&self, condition: impl Fn(&Self) -> bool) {
+        loop {
+            let left = self.left.notified();
+            if condition(self) {
+                return;
+            }
+            left.await;
+        }
+    }
+}
+
+impl Holding {
+    /// Why the lock was lost, if it was.
+    fn lost(&self) -> Option<LostReason> {
+        let view = self.held.view();
+        view.remaining().is_zero().then(|| lost(&view))
+    }
+}
+
+/// Why the lock was lost. The caller knows that it was.
+pub(super) fn lost(view: &View) -> LostReason {
+    use futures::FutureExt;
+    // tokio would let a task wait that has been busy for long.
+    unconstrained(view.lost()).now_or_never().unwrap_or(LostReason::Expired)
+}
+
+/// A connection.
+pub(super) struct Client {
+    pub(super) agent: Arc<Agent>,
+    pub(super) id: ClientId,
+    pub(super) peer: Peer,
+    /// The agent's port, if the connection is over TCP.
+    pub(super) port: Option<u16>,
+}
+
+impl Client {
+    fn new(agent: &Arc<Agent>, id: ClientId, peer: Peer, port: Option<u16>) -> Self {
+        Self { agent: agent.clone(), id, peer, port }
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        let ended = self.agent.table().leave(self.id, Instant::now());
+        for Holding { names, .. } in &ended {
+            tracing::info!(?names, "a lock is released: its client has closed the connection");
+        }
+        self.agent.end(ended);
+    }
+}
+
+/// Reserved places for a lock.
+pub(super) struct Reserved<'a> {
+    agent: &'a Agent,
+    uid: Option<u32>,
+    places: usize,
+    _waiting: Waiting<'a>,
+}
+
+impl Drop for Reserved<'_> {
+    fn drop(&mut self) {
+        self.agent.table().give_back(self.uid, self.places);
+    }
+}
+
+/// A reserved place for a stream of events.
+pub(super) struct StreamPlace {
+    agent: Arc<Agent>,
+    uid: Option<u32>,
+}
+
+impl Drop for StreamPlace {
+    fn drop(&mut self) {
+        self.agent.table().close_stream(self.uid);
+    }
+}
+
+/// A release that is under way. It is also over if it panics.
+struct Releasing(Arc<Agent>);
+
+impl Releasing {
+    fn new(agent: Arc<Agent>) -> Self {
+        agent.releasing.fetch_add(1, Ordering::Relaxed);
+        Self(agent)
+    }
+}
+
+impl Drop for Releasing {
+    fn drop(&mut self) {
+        self.0.releasing.fetch_sub(1, Ordering::Relaxed);
+        self.0.left.notify_waiters();
+    }
+}
+
+/// A request that waits.
+pub(super) struct Waiting<'a>(&'a Agent);
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.waiting.fetch_sub(1, Ordering::Relaxed);
+        self.0.gauges.waiting.decrement(1.0);
+    }
+}
+
+/// The agent's own metrics.
+struct Gauges {
+    clients: Gauge,
+    locks: Gauge,
+    waiting: Gauge,
+}
+
+impl Gauges {
+    /// Call this after the recorder has started.
+    fn new() -> Self {
+        describe_gauge!("quorumlock_agent_clients", "Connections of clients to the agent.");
+        describe_gauge!("quorumlock_agent_locks", "Locks that the agent holds for clients.");
+        describe_gauge!("quorumlock_agent_waiting", "Requests to the agent that wait.");
+        let [clients, locks, waiting] =
+            [gauge!("quorumlock_agent_clients"), gauge!("quorumlock_agent_locks"), gauge!("quorumlock_agent_waiting")];
+        for gauge in [&clients, &locks, &waiting] {
+            gauge.set(0.0);
+        }
+        Self { clients, locks, waiting }
+    }
+}

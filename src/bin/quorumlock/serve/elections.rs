@@ -1,0 +1,204 @@
+//! Who leads: an answer, and a stream of server-sent events.
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::stream::unfold;
+use futures::{Stream, StreamExt};
+use hyper::body::Frame;
+use quorumlock::{Inspected, Leadership};
+use serde_json::{Value, json};
+use tokio::time::{Instant, Sleep, sleep};
+
+use super::agent::{Agent, StreamPlace};
+use super::busy::Busy;
+use super::errors::Refusal;
+use super::locks::Answer;
+use super::terms::Peer;
+
+/// How often a stream of events asks whether anybody leads, and writes something, so that both
+/// sides notice a connection that has gone.
+const PULSE: Duration = Duration::from_secs(15);
+const COMMENT: &str = ": the agent lives\n\n";
+
+/// Who leads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum State {
+    Leader(Leader),
+    Nobody,
+    /// Too few nodes answered.
+    Unknown,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Leader {
+    holder: String,
+    /// 0 if the holder proclaims nothing: it holds a plain lock.
+    token: u64,
+    value: String,
+}
+
+impl State {
+    fn of(seen: &Inspected) -> Self {
+        let told = seen.description();
+        match (seen.holder(), seen.agreed()) {
+            (Some(holder), _) => Self::Leader(Leader {
+                holder: holder.to_owned(),
+                token: told.map_or(0, |told| told.token),
+                value: told.map(|told| told.says.to_string()).unwrap_or_default(),
+            }),
+            (None, Some(false)) if seen.is_conclusive() => Self::Nobody,
+            _ => Self::Unknown,
+        }
+    }
+
+    fn json(&self) -> Value {
+        match self {
+            Self::Leader(Leader { holder, token, value }) => {
+                json!({ "value": value, "token": token, "holder": holder })
+            }
+            Self::Nobody | Self::Unknown => Value::Null,
+        }
+    }
+
+    fn event(&self) -> String {
+        match self {
+            Self::Leader(_) => format!("event: leader\ndata: {}\n\n", self.json()),
+            Self::Nobody => "event: none\ndata: {}\n\n".to_owned(),
+            Self::Unknown => "event: unknown\ndata: {}\n\n".to_owned(),
+        }
+    }
+}
+
+/// `GET /v1/elections/NAME`
+pub(super) async fn leader(agent: &Agent, name: &str) -> Answer {
+    match State::of(&agent.inspect(name).await?) {
+        State::Unknown => {
+            Err(Refusal::unavailable("nobody can tell who leads: too few nodes vote, or name the same leader"))
+        }
+        state => Ok(json!({ "leader": state.json() })),
+    }
+}
+
+/// What a stream of events has sent.
+#[derive(Default)]
+struct Sent {
+    last: Option<State>,
+    /// The token of the latest leader.
+    token: u64,
+}
+
+impl Sent {
+    /// The event for a state that was seen, unless it is known. The stream of leaders is never
+    /// behind what an inspection shows: an older leader is not sent again.
+    fn event(&mut self, state: State) -> Option<String> {
+        if let State::Leader(leader) = &state {
+            // A plain lock may have the name now: it has no token here.
+            if (1..self.token).contains(&leader.token) {
+                return None;
+            }
+            self.token = self.token.max(leader.token);
+        }
+        // Nodes that lost their data may give the next leader a lower token.
+        if state == State::Nobody {
+            self.token = 0;
+        }
+        (self.last.as_ref() != Some(&state)).then(|| {
+            let event = state.event();
+            self.last = Some(state);
+            event
+        })
+    }
+}
+
+/// The events of `GET /v1/elections/NAME/events`.
+pub(super) fn events(
+    agent: Arc<Agent>,
+    peer: Peer,
+    name: String,
+    busy: Busy,
+) -> Result<impl Stream<Item = Result<Frame<Bytes>, Infallible>> + Send + use<>, Refusal> {
+    let place = agent.stream(peer)?;
+    let leaders = agent.quorum.election(&name).observe()?.boxed();
+    let (sent, pulse) = (Sent::default(), Box::pin(sleep(Duration::ZERO)));
+    let following = Following { agent, name, leaders, sent, pulse, _busy: busy, _place: place };
+    Ok(unfold(following, |mut following| async move {
+        let text = following.next().await?;
+        Some((Ok(Frame::data(Bytes::from(text))), following))
+    }))
+}
+
+struct Following {
+    agent: Arc<Agent>,
+    name: String,
+    leaders: Pin<Box<dyn Stream<Item = Leadership> + Send>>,
+    sent: Sent,
+    pulse: Pin<Box<Sleep>>,
+    _busy: Busy,
+    _place: StreamPlace,
+}
+
+impl Following {
+    /// The next text to send. `None` when the agent stops.
+    async fn next(&mut self) -> Option<String> {
+        let stopping = self.agent.stopping.clone();
+        stopping.run_until_cancelled(self.event()).await?
+    }
+
+    async fn event(&mut self) -> Option<String> {
+        let _waiting = self.agent.waits();
+        loop {
+            tokio::select! {
+                biased;
+                () = &mut self.pulse => {
+                    self.pulse.as_mut().reset(Instant::now() + PULSE);
+                    let seen = self.agent.inspect(&self.name).await.ok()?;
+                    return Some(self.sent.event(State::of(&seen)).unwrap_or_else(|| COMMENT.to_owned()));
+                }
+                next = self.leaders.next() => {
+                    let Leadership { leader, token, value, .. } = next?;
+                    if let Some(event) = self.sent.event(State::Leader(Leader { holder: leader, token, value })) {
+                        return Some(event);
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn leader(token: u64, value: &str) -> State {
+        State::Leader(Leader { holder: format!("host/1/u/{token}"), token, value: value.to_owned() })
+    }
+
+    #[test]
+    fn each_change_is_sent_once_and_no_older_leader_follows() {
+        let mut sent = Sent::default();
+        let mut sends =
+            |state: State| sent.event(state).map(|event| event.lines().next().unwrap_or_default().to_owned());
+        assert_eq!(sends(State::Nobody).as_deref(), Some("event: none"));
+        assert_eq!(sends(State::Nobody), None);
+        assert_eq!(sends(leader(5, "")).as_deref(), Some("event: leader"));
+        assert_eq!(sends(leader(5, "a")).as_deref(), Some("event: leader"));
+        assert_eq!(sends(leader(4, "b")), None);
+        assert_eq!(sends(leader(0, "")).as_deref(), Some("event: leader"), "a plain lock has the name");
+        assert_eq!(sends(leader(4, "b")), None);
+        assert_eq!(sends(State::Unknown).as_deref(), Some("event: unknown"));
+        assert_eq!(sends(leader(5, "a")).as_deref(), Some("event: leader"), "it leads again, or still");
+        assert_eq!(sends(State::Nobody).as_deref(), Some("event: none"));
+        assert_eq!(sends(leader(2, "a")).as_deref(), Some("event: leader"), "the nodes have forgotten the tokens");
+    }
+
+    #[test]
+    fn values_stay_on_one_line() {
+        let event = leader(5, "two\nlines\r\n\nevent: none").event();
+        assert_eq!(event.matches('\n').count(), 3, "{event}");
+        assert!(event.ends_with("\n\n") && !event.contains('\r'), "{event}");
+    }
+}
