@@ -234,9 +234,9 @@ impl Chaos {
     async fn trouble_agents(self: Arc<Self>, mut random: SmallRng) {
         let Some(agents) = &self.workers.agents else { return };
         while Instant::now() < self.ends {
-            sleep(Duration::from_millis(random.random_range(1_000..8_000))).await;
-            let agent = random.random_range(0..AGENTS);
-            if self.kills && random.random_bool(0.4) {
+            sleep(Duration::from_millis(random.gen_range(1_000..8_000))).await;
+            let agent = random.gen_range(0..AGENTS);
+            if self.kills && random.gen_bool(0.4) {
                 self.note(format!("agent {agent} killed"));
                 self.count("agent_kill");
                 agents.replace(agent);
@@ -245,7 +245,7 @@ impl Chaos {
             self.note(format!("agent {agent} stopped"));
             self.count("agent_stop");
             agents.signal(agent, Signal::STOP);
-            sleep(TTL.mul_f64(random.random_range(0.1..2.0))).await;
+            sleep(TTL.mul_f64(random.gen_range(0.1..2.0))).await;
             agents.signal(agent, Signal::CONT);
             self.note(format!("agent {agent} goes on"));
         }
