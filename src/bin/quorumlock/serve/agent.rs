@@ -120,7 +120,7 @@ impl Agent {
     }
 
     /// The agent closes this connection, or is about to. The client may go on with its locks until
-    /// the deadlines that it was told, so these locks stay until then.
+    /// the deadlines in its answers, so these locks stay until then.
     pub(super) fn cut(&self, client: ClientId) {
         self.table().cut(client, Instant::now());
         self.earlier.notify_one();
@@ -277,7 +277,7 @@ impl Agent {
         }
     }
 
-    /// From now on, no client may use its locks, and the agent closes its connections.
+    /// From now on, no client may use its locks. Requests that wait for a loss are answered.
     pub(super) fn stop(&self) {
         self.stopping.cancel();
         self.table().stop();

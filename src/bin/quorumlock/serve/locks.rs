@@ -279,7 +279,7 @@ mod tests {
         let client = agent.enter(Peer::default(), None).unwrap();
         let call = Call { client: &client, arrival: Instant::now(), stays_open: false };
         let held = agent.quorum.lock("a").try_acquire().await.unwrap().unwrap();
-        // The last deadline that its client was told is over, but the agent has renewed the lock.
+        // The last deadline in an answer to its client is over, but the agent has renewed the lock.
         let terms = Terms::new(None, Some(client.id), None, Instant::now());
         let holding = Holding { held: Held::Lock(held), names: vec!["a".to_owned()].into() };
         let id = agent.hold(terms, 1, holding).ok().unwrap();

@@ -4,8 +4,8 @@
 //! them into the table (table.rs). The rules of the table are pure, and so are those of one lock
 //! (terms.rs). The contract with clients is docs/agent.md.
 //!
-//! **A lock is released only if its client has let go of it, or after the last deadline that the
-//! client was told.** Else a second client could work at the same time. So the agent does not release
+//! **A lock is released only if its client has let go of it, or after the last deadline in an answer to
+//! its client.** Otherwise a second client could work at the same time. So the agent does not release
 //! locks when it closes a connection by itself, or when it ends.
 
 mod agent;

@@ -38,7 +38,7 @@ pub(super) struct Terms {
     /// The connection that the lock ends with.
     pub(super) client: Option<ClientId>,
     keep: Option<Keep>,
-    /// The latest deadline that the client was told. Until then, the client may work.
+    /// The latest deadline in an answer to the client. Until then, the client may work.
     told: Instant,
     /// Whether the agent has closed the lock's connection, or is about to. The client then closes its
     /// side too, often without a thought: many HTTP libraries do so by themselves.
@@ -77,8 +77,8 @@ impl Terms {
         self.told = self.told.max(self.end(now, remaining));
     }
 
-    /// The agent closes the lock's connection. From now on, the lock ends at the deadline that its
-    /// client was told, unless the client calls `keep`.
+    /// The agent closes the lock's connection. From now on, the lock ends at the last deadline in an
+    /// answer to its client, unless the client calls `keep`.
     pub(super) const fn cut(&mut self) {
         self.is_cut = self.client.is_some();
     }
