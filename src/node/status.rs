@@ -78,7 +78,7 @@ impl fmt::Display for NodeState {
             Self::Quarantined { left, doubt } => {
                 write!(f, "quarantined for {} more: {}", words::left(*left), suspicion(*doubt))
             }
-            Self::Connecting => f.write_str("connecting"),
+            Self::Connecting => f.write_str("no answer yet"),
             Self::OtherList { why } => write!(f, "other list: {why}"),
             Self::Twins { why } => write!(f, "two servers: {why}"),
             Self::Down { why } => write!(f, "down: {why}"),

@@ -58,6 +58,14 @@ fn hold(servers: &[Server], name: &str) -> (String, u128) {
 }
 
 #[tokio::test]
+async fn command_whose_output_nobody_reads_ends_as_by_sigpipe() {
+    let (servers, (reader, writer)) = (servers(3).await, pipe().unwrap());
+    drop(reader);
+    let ended = over(&servers).arg("status").stdout(writer).output().unwrap();
+    assert_eq!((ended.status.code(), &*ended.stderr), (Some(141), &b""[..]));
+}
+
+#[tokio::test]
 async fn blocked_standard_error_delays_no_renewal_and_no_kill() {
     let (servers, folder) = (servers(3).await, tempfile::tempdir().unwrap());
     let (unread, full) = full_pipe();

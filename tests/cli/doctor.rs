@@ -408,6 +408,15 @@ async fn a_password_that_the_server_does_not_ask_for_is_a_hint() {
 }
 
 #[tokio::test]
+async fn a_failed_read_of_a_lock_is_told_if_all_else_is_fine() {
+    let clinic = Clinic::open(3).await;
+    assert_eq!(clinic.server(1).command(&["SET", "quorumlock:{quorumlock status}", "x"]), "OK");
+    let object = finds(&mut clinic.doctor(), 1, &["bare-quorum", "inspection"]);
+    let said = finding(&object, "inspection")["what"].as_str().unwrap();
+    assert!(said.contains("WRONGTYPE the key quorumlock:{quorumlock status} is a string"), "{object:#}");
+}
+
+#[tokio::test]
 async fn a_node_that_hangs_keeps_the_doctor_from_nothing_but_that_node() {
     let clinic = Clinic::open(3).await;
     clinic.server(1).stop();

@@ -323,20 +323,25 @@ async fn passwords_are_never_drawn() {
 
 /// Each user may look at locks, and two may acquire none.
 #[tokio::test]
-async fn a_quorum_that_lacks_rights_is_told() {
+async fn lack_and_return_of_a_quorums_rights_are_told() {
     let servers = servers(3).await;
     let user =
         |rights: &str| format!("ACL SETUSER locks on >pw ~quorumlock:* &quorumlock:* +@all -@dangerous +info{rights}");
-    for (server, rights) in servers.iter().zip(["", " -pexpire", " -pexpire"]) {
-        let user = user(rights);
-        assert_eq!(server.command(&user.split(' ').collect::<Vec<_>>()), "OK");
-    }
+    let give = |rights: [&str; 3]| {
+        for (server, rights) in servers.iter().zip(rights) {
+            let user = user(rights);
+            assert_eq!(server.command(&user.split(' ').collect::<Vec<_>>()), "OK");
+        }
+    };
+    give(["", " -pexpire", " -pexpire"]);
     let nodes: Vec<_> = servers.iter().map(|server| format!("redis://locks:pw@127.0.0.1:{}", server.port())).collect();
     let mut command = watching(&servers, &["job", "--every", "200ms"]);
     command.env("QUORUMLOCK_NODES", nodes.join(","));
     let mut screen = Screen::start(&command, 200, 30);
     screen.shows("no lock can be acquired");
     screen.comes_to("which right", |text| text.contains("+pexpire"));
+    give([""; 3]);
+    screen.comes_to("that the rights are there", |text| text.contains("3 of 3 nodes vote"));
     screen.types("q");
     assert_eq!(screen.ends(), 0);
 }

@@ -15,6 +15,8 @@ pub(crate) const UNAVAILABLE: u8 = 69;
 pub(crate) const INTERNAL: u8 = 70;
 pub(crate) const TIMEOUT: u8 = 75;
 pub(crate) const LOST: u8 = 76;
+/// As of a program that SIGPIPE ended: 128 + 13.
+const UNREAD: u8 = 141;
 
 /// The result of a subcommand.
 pub(crate) type Outcome = Result<ExitCode, Failure>;
@@ -84,8 +86,10 @@ impl From<io::Error> for Failure {
     /// If the reader of standard output has gone (`quorumlock status | head -1`), the message is
     /// empty, so nothing is printed.
     fn from(error: io::Error) -> Self {
-        let gone = error.kind() == io::ErrorKind::BrokenPipe;
-        Self::internal(if gone { String::new() } else { error.to_string() })
+        match error.kind() {
+            io::ErrorKind::BrokenPipe => Self::new(UNREAD, ""),
+            _ => Self::internal(error.to_string()),
+        }
     }
 }
 

@@ -77,11 +77,8 @@ impl Answers {
     /// Stores the node's record from the reply to a hello.
     fn heard(&self, record: Option<&Record>, sent: Tick, received: Tick) {
         let mut state = self.shared.state();
-        let reason = |state: &State| state.guard.quarantined(received).map(|(_, reason)| reason);
-        let before = reason(&state);
-        let was_gone = state.heard(record, sent, received);
-        let now = reason(&state);
-        let (quarantined, is_told) = (now.is_some(), was_gone && now == before);
+        let is_told = state.heard(record, sent, received);
+        let quarantined = state.guard.quarantined(received).is_some();
         let doubted = state.guard.take_news();
         let is_over = !quarantined && std::mem::take(&mut state.warned);
         drop(state);
@@ -128,7 +125,7 @@ impl Answers {
         let extensions = extensions && !matches!(state.standing, MembershipState::Twins { .. });
         let doubted = state.guard.take_news();
         // Until a hello shows the new record, each reply shows the loss of the known record again.
-        let is_told = !same_record && std::mem::replace(&mut state.gone, true) && !stepped;
+        let is_told = !same_record && state.tell_loss() && !stepped;
         drop(state);
         if stepped {
             self.shared.meters.quarantined(!grants);

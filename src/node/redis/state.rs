@@ -1,5 +1,6 @@
 //! What this client knows of one server, and which operations it may send to the server.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::mpsc;
@@ -27,9 +28,8 @@ pub(super) struct State {
     /// Whether the log has a warning of a quarantine, and does not report the end of this
     /// quarantine yet.
     pub(super) warned: bool,
-    /// Whether the log says that the node lost the record that the client knows. This ends when a
-    /// hello shows a record, which then becomes the known one.
-    pub(super) gone: bool,
+    /// The last record whose loss the log reports. A loss is logged and counted once.
+    told: Option<Arc<str>>,
     /// Whether a warning was logged that the server refuses subscriptions to news of names.
     pub(super) newsless: bool,
     /// The earliest time for the next report of lost messages.
@@ -129,7 +129,7 @@ impl State {
             hinting: false,
             silent: None,
             warned: false,
-            gone: false,
+            told: None,
             newsless: false,
             missed_next: now,
             round_trip: None,
@@ -181,16 +181,22 @@ impl State {
     }
 
     /// Stores the record from a hello that was sent at `sent` and answered at `received`. Returns
-    /// true if the node lost the record that was known until now, and the log says so already.
+    /// true if the node lost the record that was known until now, and the log reports this loss
+    /// already.
     pub(super) fn heard(&mut self, record: Option<&Record>, sent: Tick, received: Tick) -> bool {
-        let known = self.guard.id().cloned();
-        let is_lost = known.is_some() && known.as_ref() != record.map(|record| &record.id);
-        let was_gone = std::mem::replace(&mut self.gone, is_lost && record.is_none());
+        let is_lost = self.guard.id().is_some_and(|known| record.is_none_or(|record| record.id != *known));
+        let is_told = is_lost && self.tell_loss();
         self.guard.hello(record, sent, received);
         self.unreadable = None;
         self.greeted = Some(sent);
         self.stale = self.stale.filter(|since| sent < *since);
-        is_lost && was_gone
+        is_told
+    }
+
+    /// Notes that the log reports the loss of the known record. Returns true if it did so already.
+    pub(super) fn tell_loss(&mut self) -> bool {
+        let known = self.guard.id().cloned();
+        std::mem::replace(&mut self.told, known.clone()) == known
     }
 
     /// The last known record and state; `None` if the node is unreachable or must not take part.

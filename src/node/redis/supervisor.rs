@@ -140,18 +140,16 @@ fn publish(shared: &Shared, greeting: Greeting, queue: mpsc::Sender<Job>) {
         state.guard.meets_process(&server.process);
     }
     state.unreadable = record.as_ref().err().map(ToString::to_string);
-    let (mut is_told, was_gone) = (false, state.gone);
-    if let Ok(record) = &record {
-        is_told = state.heard(record.as_ref(), asked, greeted);
-    }
+    let is_told = record.as_ref().is_ok_and(|record| state.heard(record.as_ref(), asked, greeted));
     let quarantined = state.guard.quarantined(now);
     let doubted = state.guard.take_news();
     let restarted = state.server.as_ref().is_some_and(|known| known.run_id != server.run_id);
     // The next hello gives the record of an earlier process a new id. This is no second event, so
     // the log must not report it again.
     let is_of_another = |record: &Option<Record>| record.as_ref().is_some_and(|record| !record.is_of(&server.process));
-    let is_old = record.as_ref().map_or(restarted, is_of_another);
-    state.gone |= is_old && (restarted || doubted || was_gone);
+    if (restarted || doubted) && record.as_ref().map_or(restarted, is_of_another) {
+        state.tell_loss();
+    }
     state.server = Some(server);
     state.hinting = hinting.unwrap_or(false);
     let lost = !matches!(&state.link, Link::Out(NodeState::Connecting));

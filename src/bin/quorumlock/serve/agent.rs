@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use metrics::{Gauge, describe_gauge, gauge};
+use metrics::{Counter, Gauge, counter, describe_counter, describe_gauge, gauge};
 use metrics_exporter_prometheus::PrometheusHandle;
 use quorumlock::{Error, Inspected, LostReason, Quorum, Released};
 use tokio::runtime::Handle;
@@ -38,7 +38,7 @@ pub(super) struct Agent {
     /// Releases that are under way.
     releasing: AtomicUsize,
     runtime: Handle,
-    gauges: Gauges,
+    meters: Meters,
     /// One for each connection that is being refused.
     pub(super) refusals: Semaphore,
     inspections: Semaphore,
@@ -87,7 +87,7 @@ impl Agent {
             waiting: AtomicUsize::new(0),
             releasing: AtomicUsize::new(0),
             runtime: Handle::current(),
-            gauges: Gauges::new(),
+            meters: Meters::new(),
             refusals: Semaphore::new(REFUSALS),
             inspections: Semaphore::new(INSPECTIONS),
             earlier: Notify::new(),
@@ -155,7 +155,7 @@ impl Agent {
     /// Counts a request that waits, until the returned value is dropped.
     pub(super) fn waits(&self) -> Waiting<'_> {
         self.waiting.fetch_add(1, Ordering::Relaxed);
-        self.gauges.waiting.increment(1.0);
+        self.meters.waiting.increment(1.0);
         Waiting(self)
     }
 
@@ -166,8 +166,8 @@ impl Agent {
     /// Shows in the metrics how much is in the table.
     fn show_sizes(&self) {
         let sizes = self.sizes();
-        self.gauges.clients.set(sizes.clients as f64);
-        self.gauges.locks.set(sizes.locks as f64);
+        self.meters.clients.set(sizes.clients as f64);
+        self.meters.locks.set(sizes.locks as f64);
     }
 
     /// Locks or connections have left the table.
@@ -258,8 +258,12 @@ impl Agent {
     pub(super) async fn end_lapsed(self: &Arc<Self>) {
         loop {
             let (ended, next) = self.table().lapse(Instant::now(), Holding::lost);
-            for Holding { names, .. } in &ended {
+            for holding in &ended {
+                let names = &holding.names;
                 tracing::warn!(?names, "a lock is released: its client did not keep it, or did not let go in time");
+                if holding.lost().is_none() {
+                    self.meters.not_kept.increment(1);
+                }
             }
             if !ended.is_empty() {
                 self.end(ended);
@@ -332,6 +336,7 @@ impl Drop for Client {
         for Holding { names, .. } in &ended {
             tracing::info!(?names, "a lock is released: its client has closed the connection");
         }
+        self.agent.meters.disconnected.increment(ended.len() as u64);
         self.agent.end(ended);
     }
 }
@@ -385,28 +390,40 @@ pub(super) struct Waiting<'a>(&'a Agent);
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
         self.0.waiting.fetch_sub(1, Ordering::Relaxed);
-        self.0.gauges.waiting.decrement(1.0);
+        self.0.meters.waiting.decrement(1.0);
     }
 }
 
 /// The agent's own metrics.
-struct Gauges {
+struct Meters {
     clients: Gauge,
     locks: Gauge,
     waiting: Gauge,
+    /// Locks that ended because their client did not keep them or let go of them in time.
+    not_kept: Counter,
+    /// Locks that ended because their connection was closed.
+    disconnected: Counter,
 }
 
-impl Gauges {
+/// Locks that the agent released without a `DELETE` of the client.
+const ENDED: &str = "quorumlock_agent_locks_ended_total";
+
+impl Meters {
     /// Call this after the recorder has started.
     fn new() -> Self {
         describe_gauge!("quorumlock_agent_clients", "Connections of clients to the agent.");
         describe_gauge!("quorumlock_agent_locks", "Locks that the agent holds for clients.");
         describe_gauge!("quorumlock_agent_waiting", "Requests to the agent that wait.");
-        let [clients, locks, waiting] =
-            [gauge!("quorumlock_agent_clients"), gauge!("quorumlock_agent_locks"), gauge!("quorumlock_agent_waiting")];
-        for gauge in [&clients, &locks, &waiting] {
-            gauge.set(0.0);
-        }
-        Self { clients, locks, waiting }
+        describe_counter!(ENDED, "Locks that the agent released without a DELETE of their client.");
+        let meters = Self {
+            clients: gauge!("quorumlock_agent_clients"),
+            locks: gauge!("quorumlock_agent_locks"),
+            waiting: gauge!("quorumlock_agent_waiting"),
+            not_kept: counter!(ENDED, "reason" => "not_kept"),
+            disconnected: counter!(ENDED, "reason" => "disconnected"),
+        };
+        [&meters.clients, &meters.locks, &meters.waiting].map(|gauge| gauge.set(0.0));
+        [&meters.not_kept, &meters.disconnected].map(|counter| counter.increment(0));
+        meters
     }
 }

@@ -29,6 +29,8 @@ const ANSWERS: usize = 256;
 const REST: Duration = Duration::from_millis(50);
 /// How often to look for nodes that came up, to ask them which rights are missing.
 const RIGHTS: Duration = Duration::from_millis(500);
+/// How often to ask all nodes that are up again, because an administrator may have changed rights.
+const AGAIN: Duration = Duration::from_secs(10);
 /// The least pause between two searches for all names.
 const SEARCHES: Duration = Duration::from_secs(5);
 /// The pause after a search is at least this many times as long as the nodes' work on the search.
@@ -152,14 +154,19 @@ async fn together(quorum: Quorum, name: String, told: mpsc::Sender<Answer>) {
 }
 
 /// Asks each node that is up which of the user's rights are missing. Asks all of them again when
-/// another node comes up.
+/// another node comes up, and after [`AGAIN`].
 async fn rights(settings: Settings, quorum: Quorum, told: mpsc::Sender<Answer>) {
     let (step, mut known) = (settings.node_timeout.unwrap_or(NODE_TIMEOUT), Vec::new());
+    let mut asked_at = Instant::now();
     loop {
         let up: Vec<_> = quorum.nodes().iter().map(|node| node.state.is_admitted() || is_unused(node)).collect();
         let news = up.iter().enumerate().any(|(node, up)| *up && known.get(node) != Some(&true));
-        if news && told.send(Answer::Rights(asked(&settings, step, &up).await)).await.is_err() {
-            return;
+        if news || asked_at.elapsed() >= AGAIN {
+            let rights = asked(&settings, step, &up).await;
+            asked_at = Instant::now();
+            if told.send(Answer::Rights(rights)).await.is_err() {
+                return;
+            }
         }
         known = up;
         sleep(RIGHTS).await;

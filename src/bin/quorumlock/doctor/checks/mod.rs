@@ -25,6 +25,14 @@ pub(super) fn findings(seen: &Seen) -> Vec<Finding> {
 }
 
 fn of_node(node: Node<'_>) -> Vec<Finding> {
+    let mut findings = checked(node);
+    // If another finding reports a fault, that fault is probably the reason.
+    let is_fine = findings.iter().all(|finding| matches!(finding.level, Level::Fine | Level::Hint));
+    findings.extend(node.uninspected.filter(|_| is_fine).map(uninspected));
+    findings
+}
+
+fn checked(node: Node<'_>) -> Vec<Finding> {
     let mut findings = state::findings(node);
     findings.extend(encryption::findings(node));
     let check = match node.check {
@@ -44,6 +52,13 @@ fn of_node(node: Node<'_>) -> Vec<Finding> {
         Err(why) => findings.push(unknown("info", "memory, persistence and replicas", why, &refused(why, "+info"))),
     }
     findings
+}
+
+/// The finding about a node on which all checks are fine, but a read of a lock failed.
+fn uninspected(why: &str) -> Finding {
+    Finding::new(Level::Warning, "inspection", format!("A read of a lock failed: {}.", why.trim_end_matches('.')))
+        .why("The node does not say who holds a lock, so this doctor counts no vote of it.")
+        .mend(mend(why).unwrap_or("Run the doctor again. If the read fails again, give a longer --node-timeout."))
 }
 
 fn unasked(failed: &Failed) -> Finding {
