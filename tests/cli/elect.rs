@@ -4,9 +4,11 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
+use super::metrics::answer;
 use super::{Background, IN_VAIN, done, over, until, until_released};
+use crate::common::port::Port;
 use crate::common::server::Server;
 use crate::common::servers;
 
@@ -47,6 +49,55 @@ async fn a_value_is_proclaimed_while_the_command_runs_and_the_next_candidate_fol
     assert!(code == 0 && later.trim().strip_prefix("job ").unwrap().parse::<u64>().unwrap() > token, "{later}");
     until_released(&servers, "job");
     until("the value is gone", || said(&servers) == Value::Null);
+}
+
+#[tokio::test]
+async fn endpoint_says_who_leads_and_whether_it_is_this_process() {
+    let (servers, folder) = (servers(3).await, tempfile::tempdir().unwrap());
+    let ports = [Port::take(), Port::take()].map(|port| (port.number(), port));
+    let addresses = ports.each_ref().map(|(port, _)| port.to_string());
+    let script = "until [ -e $0/go ]; do sleep 0.01; done";
+    let started = |value: &str, address: &str| {
+        let options = ["--value", value, "--http", address, "--timeout", "1h"];
+        Background::start(&mut elect(&servers, &options, script, folder.path()))
+    };
+    let leads = |port: usize| answer(ports[port].0, "/leads");
+    let object = |port: usize| serde_json::from_str::<Value>(&answer(ports[port].0, "/").1).unwrap_or_default();
+    let first = started("one", &addresses[0]);
+    until("the first leads", || leads(0) == (200, "{\"leads\":true}\n".to_owned()));
+    let second = started("two", &addresses[1]);
+    until("the second says that the first leads", || object(1)["leader"]["value"] == "one");
+    assert_eq!((leads(1).0, object(1)["leads"].clone()), (503, json!(false)));
+    until("the first says so too", || object(0)["leader"]["value"] == "one" && object(0)["leads"] == true);
+    assert_eq!(answer(ports[0].0, "/other").0, 404);
+    std::fs::write(folder.path().join("go"), "").unwrap();
+    assert_eq!(first.done().0, 0);
+    assert_eq!(second.done().0, 0);
+    // Without a command, nobody leads, and no process says so.
+    assert_eq!(leads(0).0, 0);
+}
+
+#[tokio::test]
+async fn endpoint_that_cannot_be_opened_is_an_error() {
+    let (servers, folder) = (servers(1).await, tempfile::tempdir().unwrap());
+    let taken = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    for (address, told) in [(&*address, "cannot be opened"), ("eu", "is no address; write a port")] {
+        let (code, _, err) = done(&mut elect(&servers, &["--http", address], "true", folder.path()));
+        assert!(code == 64 && err.contains(told) && err.contains("--http"), "{code}: {err}");
+    }
+}
+
+#[tokio::test]
+async fn endpoint_without_a_quorum_says_that_nobody_can_tell() {
+    let (servers, folder, port) = (servers(3).await, tempfile::tempdir().unwrap(), Port::take());
+    servers[..2].iter().for_each(Server::stop);
+    let options = ["--http", &port.number().to_string(), "--timeout", "1h"];
+    let _waits = Background::start(&mut elect(&servers, &options, "true", folder.path()));
+    until("it says so", || {
+        let (status, body) = answer(port.number(), "/");
+        status == 503 && body.contains("nobody can tell who leads")
+    });
 }
 
 #[tokio::test]

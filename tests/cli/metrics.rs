@@ -11,12 +11,18 @@ use crate::common::servers;
 
 /// The body of a page. Empty if no program serves the page.
 pub(crate) fn page(port: u16, path: &str) -> String {
-    let Ok(mut stream) = TcpStream::connect(("127.0.0.1", port)) else { return String::new() };
+    answer(port, path).1
+}
+
+/// The status and the body of a page: 0 and nothing if no program serves the page.
+pub(crate) fn answer(port: u16, path: &str) -> (u16, String) {
+    let Ok(mut stream) = TcpStream::connect(("127.0.0.1", port)) else { return (0, String::new()) };
     let mut text = String::new();
     // The program may end just now.
     let _ = write!(stream, "GET {path} HTTP/1.0\r\nHost: localhost\r\nConnection: close\r\n\r\n");
     let _ = stream.read_to_string(&mut text);
-    text.split_once("\r\n\r\n").map(|(_, body)| body.to_owned()).unwrap_or_default()
+    let Some((head, body)) = text.split_once("\r\n\r\n") else { return (0, String::new()) };
+    (head.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or(0), body.to_owned())
 }
 
 #[tokio::test]

@@ -322,6 +322,10 @@ pub(crate) struct Elect {
     /// The value that others see while CMD runs, such as an address: up to 64 KiB
     #[arg(long, value_name = "TEXT", conflicts_with_all = ["describe", "shared", "permits", "once_per", "at_least"])]
     pub(crate) value: Option<String>,
+    /// Says who leads, at http://ADDR/, and at http://ADDR/leads whether this process leads (200 or
+    /// 503); a bare port means loopback
+    #[arg(long, value_name = "ADDR")]
+    pub(crate) http: Option<String>,
     #[command(flatten)]
     pub(crate) run: Run,
 }

@@ -15,7 +15,7 @@ use crate::textfile::Textfile;
 /// Records metrics from now on, and serves them at `address`. The returned value renders them for
 /// another server of this process. Otherwise as [`start`].
 pub(crate) fn start_rendered(address: Option<&str>) -> Result<PrometheusHandle, Failure> {
-    recorded(address.map(listening).transpose()?.and_then(served))
+    recorded(address.map(|text| listening("--metrics", text)).transpose()?.and_then(served))
 }
 
 /// With an address or a file, records metrics from now on. Serves them at `address`, and returns a
@@ -23,7 +23,7 @@ pub(crate) fn start_rendered(address: Option<&str>) -> Result<PrometheusHandle, 
 /// connects, because a `Quorum` registers its metrics when it connects. If the address cannot be
 /// used, this only writes a note, so that the command's work still gets done.
 pub(crate) fn start(address: Option<&str>, file: Option<&Path>) -> Result<Option<Textfile>, Failure> {
-    let address = address.map(listening).transpose()?;
+    let address = address.map(|text| listening("--metrics", text)).transpose()?;
     let checked = file.map(Textfile::check).transpose()?;
     let served = address.and_then(served);
     let Some(checked) = checked else { return Ok(None) };
@@ -83,9 +83,10 @@ fn serving(address: SocketAddr) -> Result<PrometheusHandle, BuildError> {
     Ok(handle)
 }
 
-fn listening(text: &str) -> Result<SocketAddr, Failure> {
+/// The address in an option's value.
+pub(crate) fn listening(option: &str, text: &str) -> Result<SocketAddr, Failure> {
     address(text).ok_or_else(|| {
-        Failure::usage(format!("--metrics {text:?} is no address; write a port (9100), or ADDRESS:PORT (0.0.0.0:9100)"))
+        Failure::usage(format!("{option} {text:?} is no address; write a port (9100), or ADDRESS:PORT (0.0.0.0:9100)"))
     })
 }
 

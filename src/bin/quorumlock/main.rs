@@ -27,6 +27,7 @@ mod held_lock;
 mod histogram;
 mod init;
 mod latency;
+mod leadership;
 mod lists;
 mod members;
 mod output;

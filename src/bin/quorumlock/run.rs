@@ -9,11 +9,14 @@
 //!    supervisor.rs.
 //! 5. Release the lock once the command has ended. The exit code is that of the command.
 
+mod endpoint;
 mod notes;
 mod supervisor;
 
 use std::future::Future;
+use std::net::SocketAddr;
 use std::process::{ExitCode, ExitStatus};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use quorumlock::{Error, ErrorKind, Quorum, Released};
@@ -33,6 +36,7 @@ use crate::process::{self, Program, Signals};
 use crate::settings::Settings;
 use crate::times::{self, Wait};
 use crate::words::listed;
+use endpoint::Endpoint;
 use supervisor::{Ended, Supervisor};
 
 /// The most bytes of all names together: Linux limits an environment variable to 128 KiB.
@@ -51,7 +55,7 @@ pub(crate) async fn run(args: Run) -> Outcome {
 }
 
 pub(crate) async fn elect(args: Elect) -> Outcome {
-    let Elect { run, value } = args;
+    let Elect { run, value, http } = args;
     refuse([
         (run.shared, "an election has no --shared: only one process leads at a time"),
         (run.permits.is_some(), "an election has no --permits: only one process leads at a time"),
@@ -61,7 +65,8 @@ pub(crate) async fn elect(args: Elect) -> Outcome {
         ),
         (run.describe.is_some(), "an election has no --describe; use --value, which others see while the command runs"),
     ])?;
-    held_by_a_command(run, Purpose::Elect { value }).await
+    let http = http.map(|text| exporter::listening("--http", &text)).transpose()?;
+    held_by_a_command(run, Purpose::Elect { value, http }).await
 }
 
 /// Fails with the text of the first pair whose condition is true.
@@ -74,8 +79,9 @@ fn refuse<const N: usize>(mistakes: [(bool, &str); N]) -> Result<(), Failure> {
 enum Purpose {
     /// The lock that the options of `run` describe.
     Run,
-    /// The lock of a leader. Other clients see the value while the command runs.
-    Elect { value: Option<String> },
+    /// The lock of a leader. Other clients see the value while the command runs. At the address,
+    /// the process says who leads.
+    Elect { value: Option<String>, http: Option<SocketAddr> },
 }
 
 async fn held_by_a_command(args: Run, purpose: Purpose) -> Outcome {
@@ -151,6 +157,7 @@ struct Job<'a> {
     grace: Duration,
     /// The longest time for which nodes hold a lock that is not released.
     stays: Duration,
+    endpoint: Option<Arc<Endpoint>>,
 }
 
 impl<'a> Job<'a> {
@@ -161,9 +168,15 @@ impl<'a> Job<'a> {
         let (builder, patience) = with_password(&settings, secret.as_ref(), wait.connecting(longest)).await?;
         let quorum = builder.ttl(ttl).connect_timeout(patience).open()?;
         let options = quorum.options().fair(!args.unfair).min_validity(times::least(grace, ttl));
-        let wanted = match purpose {
-            Purpose::Run => Wanted::of(args, &quorum, &options)?,
-            Purpose::Elect { value } => Wanted::Office(quorum.election_with(&args.names[0], &options)?, value),
+        let (wanted, http) = match purpose {
+            Purpose::Run => (Wanted::of(args, &quorum, &options)?, None),
+            Purpose::Elect { value, http } => {
+                (Wanted::Office(quorum.election_with(&args.names[0], &options)?, value), http)
+            }
+        };
+        let endpoint = match http {
+            Some(address) => Some(Endpoint::serve(Endpoint::bind(address).await?, quorum.clone(), &args.names[0])),
+            None => None,
         };
         let rotates = secret.is_some_and(|secret| secret.is_regular());
         let began = Instant::now();
@@ -176,7 +189,7 @@ impl<'a> Job<'a> {
         }
         // With `--once-per`, nodes hold the name until the period ends.
         let stays = args.once_per.unwrap_or(ttl).max(ttl);
-        Ok(Self { args, quorum, wanted, grace, stays })
+        Ok(Self { args, quorum, wanted, grace, stays, endpoint })
     }
 
     /// Acquires the lock, and runs the command under it. `None` if the command must be run again.
@@ -195,7 +208,10 @@ impl<'a> Job<'a> {
             self.give_back(held).await;
             return Ok(Some(process::ended_by(signal)));
         }
-        match self.command_under(held.view(), signals).await {
+        self.show(Some(held.view()));
+        let ended = self.command_under(held.view(), signals).await;
+        self.show(None);
+        match ended {
             Ok(Ended::ByItself { status, asked }) => self.finish(held, status, asked, signals).await.map(Some),
             Ok(Ended::Stopped { how, for_good }) => {
                 self.give_back(held).await;
@@ -209,6 +225,13 @@ impl<'a> Job<'a> {
                 self.give_back(held).await;
                 Err(failure)
             }
+        }
+    }
+
+    /// Tells the endpoint, if there is one, whether this process leads.
+    fn show(&self, held: Option<View>) {
+        if let Some(endpoint) = &self.endpoint {
+            endpoint.set(held);
         }
     }
 

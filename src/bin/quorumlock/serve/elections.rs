@@ -9,8 +9,8 @@ use bytes::Bytes;
 use futures::stream::unfold;
 use futures::{Stream, StreamExt};
 use hyper::body::Frame;
-use quorumlock::{Inspected, Leadership};
-use serde_json::{Value, json};
+use quorumlock::Leadership as Led;
+use serde_json::json;
 use tokio::time::{Instant, Sleep, sleep};
 
 use super::agent::{Agent, StreamPlace};
@@ -18,52 +18,14 @@ use super::busy::Busy;
 use super::errors::Refusal;
 use super::locks::Answer;
 use super::terms::Peer;
+use crate::leadership::{Leader, Leadership, UNKNOWN};
 
 /// How often a stream of events asks whether anybody leads, and writes something, so that both
 /// sides notice a connection that has gone.
 const PULSE: Duration = Duration::from_secs(15);
 const COMMENT: &str = ": the agent lives\n\n";
 
-/// Who leads.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum State {
-    Leader(Leader),
-    Nobody,
-    /// Too few nodes answered.
-    Unknown,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Leader {
-    holder: String,
-    /// 0 if the holder proclaims nothing: it holds a plain lock.
-    token: u64,
-    value: String,
-}
-
-impl State {
-    fn of(seen: &Inspected) -> Self {
-        let told = seen.description();
-        match (seen.holder(), seen.agreed()) {
-            (Some(holder), _) => Self::Leader(Leader {
-                holder: holder.to_owned(),
-                token: told.map_or(0, |told| told.token),
-                value: told.map(|told| told.says.to_string()).unwrap_or_default(),
-            }),
-            (None, Some(false)) if seen.is_conclusive() => Self::Nobody,
-            _ => Self::Unknown,
-        }
-    }
-
-    fn json(&self) -> Value {
-        match self {
-            Self::Leader(Leader { holder, token, value }) => {
-                json!({ "value": value, "token": token, "holder": holder })
-            }
-            Self::Nobody | Self::Unknown => Value::Null,
-        }
-    }
-
+impl Leadership {
     fn event(&self) -> String {
         match self {
             Self::Leader(_) => format!("event: leader\ndata: {}\n\n", self.json()),
@@ -75,10 +37,8 @@ impl State {
 
 /// `GET /v1/elections/NAME`
 pub(super) async fn leader(agent: &Agent, name: &str) -> Answer {
-    match State::of(&agent.inspect(name).await?) {
-        State::Unknown => {
-            Err(Refusal::unavailable("nobody can tell who leads: too few nodes vote, or name the same leader"))
-        }
+    match Leadership::of(&agent.inspect(name).await?) {
+        Leadership::Unknown => Err(Refusal::unavailable(UNKNOWN)),
         state => Ok(json!({ "leader": state.json() })),
     }
 }
@@ -86,7 +46,7 @@ pub(super) async fn leader(agent: &Agent, name: &str) -> Answer {
 /// What a stream of events has sent.
 #[derive(Default)]
 struct Sent {
-    last: Option<State>,
+    last: Option<Leadership>,
     /// The token of the latest leader.
     token: u64,
 }
@@ -94,8 +54,8 @@ struct Sent {
 impl Sent {
     /// The event for a state that was seen, unless it is known. The stream of leaders is never
     /// behind what an inspection shows: an older leader is not sent again.
-    fn event(&mut self, state: State) -> Option<String> {
-        if let State::Leader(leader) = &state {
+    fn event(&mut self, state: Leadership) -> Option<String> {
+        if let Leadership::Leader(leader) = &state {
             // A plain lock may have the name now: it has no token here.
             if (1..self.token).contains(&leader.token) {
                 return None;
@@ -103,7 +63,7 @@ impl Sent {
             self.token = self.token.max(leader.token);
         }
         // Nodes that lost their data may give the next leader a lower token.
-        if state == State::Nobody {
+        if state == Leadership::Nobody {
             self.token = 0;
         }
         (self.last.as_ref() != Some(&state)).then(|| {
@@ -134,7 +94,7 @@ pub(super) fn events(
 struct Following {
     agent: Arc<Agent>,
     name: String,
-    leaders: Pin<Box<dyn Stream<Item = Leadership> + Send>>,
+    leaders: Pin<Box<dyn Stream<Item = Led> + Send>>,
     sent: Sent,
     pulse: Pin<Box<Sleep>>,
     _busy: Busy,
@@ -156,11 +116,11 @@ impl Following {
                 () = &mut self.pulse => {
                     self.pulse.as_mut().reset(Instant::now() + PULSE);
                     let seen = self.agent.inspect(&self.name).await.ok()?;
-                    return Some(self.sent.event(State::of(&seen)).unwrap_or_else(|| COMMENT.to_owned()));
+                    return Some(self.sent.event(Leadership::of(&seen)).unwrap_or_else(|| COMMENT.to_owned()));
                 }
                 next = self.leaders.next() => {
-                    let Leadership { leader, token, value, .. } = next?;
-                    if let Some(event) = self.sent.event(State::Leader(Leader { holder: leader, token, value })) {
+                    let Led { leader, token, value, .. } = next?;
+                    if let Some(event) = self.sent.event(Leadership::Leader(Leader { holder: leader, token, value })) {
                         return Some(event);
                     }
                 }
@@ -173,8 +133,8 @@ impl Following {
 mod tests {
     use super::*;
 
-    fn leader(token: u64, value: &str) -> State {
-        State::Leader(Leader { holder: format!("host/1/u/{token}"), token, value: value.to_owned() })
+    fn leader(token: u64, value: &str) -> Leadership {
+        Leadership::Leader(Leader { holder: format!("host/1/u/{token}"), token, value: value.to_owned() })
     }
 
     #[test]
@@ -182,16 +142,16 @@ mod tests {
         let mut sent = Sent::default();
         let mut sends =
             |state: State| sent.event(state).map(|event| event.lines().next().unwrap_or_default().to_owned());
-        assert_eq!(sends(State::Nobody).as_deref(), Some("event: none"));
-        assert_eq!(sends(State::Nobody), None);
+        assert_eq!(sends(Leadership::Nobody).as_deref(), Some("event: none"));
+        assert_eq!(sends(Leadership::Nobody), None);
         assert_eq!(sends(leader(5, "")).as_deref(), Some("event: leader"));
         assert_eq!(sends(leader(5, "a")).as_deref(), Some("event: leader"));
         assert_eq!(sends(leader(4, "b")), None);
         assert_eq!(sends(leader(0, "")).as_deref(), Some("event: leader"), "a plain lock has the name");
         assert_eq!(sends(leader(4, "b")), None);
-        assert_eq!(sends(State::Unknown).as_deref(), Some("event: unknown"));
+        assert_eq!(sends(Leadership::Unknown).as_deref(), Some("event: unknown"));
         assert_eq!(sends(leader(5, "a")).as_deref(), Some("event: leader"), "it leads again, or still");
-        assert_eq!(sends(State::Nobody).as_deref(), Some("event: none"));
+        assert_eq!(sends(Leadership::Nobody).as_deref(), Some("event: none"));
         assert_eq!(sends(leader(2, "a")).as_deref(), Some("event: leader"), "the nodes have forgotten the tokens");
     }
 
