@@ -44,8 +44,8 @@ impl Leases {
             Freed::Unknown => {
                 freeing.told();
                 let message = format!(
-                    "the release of {} was not confirmed by a quorum; it is tried again in the background, and nodes that it \
-                     does not reach hold the lock until its ttl ends",
+                    "the release of {} was not confirmed by a quorum; the release is tried again in the background. A node that it \
+                     does not reach holds the lock until the ttl ends",
                     what()
                 );
                 Err(Error::new(ErrorKind::Unavailable, message))

@@ -447,7 +447,7 @@ fn freeing(returned: &[Returned]) -> ReleaseSet {
 /// The error for a grant that expired before it could be added.
 fn too_late(names: &[Name]) -> Error {
     let names = listed(names);
-    let message = format!("cannot lock {names}: its validity ended before this process could use the grant");
+    let message = format!("cannot lock {names}: the grant expired before this process could use it");
     Error::new(ErrorKind::Unavailable, message)
 }
 

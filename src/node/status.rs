@@ -69,7 +69,7 @@ impl NodeState {
 
 /// The text for a node that is connected but not usable yet, because this client's list is not in
 /// force on the node.
-pub(crate) const UNLISTED: &str = "connected, and this client's list is not in force there yet";
+pub(crate) const UNLISTED: &str = "connected, but this client's list is not in force there yet";
 
 impl fmt::Display for NodeState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -94,7 +94,7 @@ impl fmt::Display for NodeState {
 /// The reason for a doubt, as a text for the user.
 const fn suspicion(doubt: Doubt) -> &'static str {
     match doubt {
-        Doubt::Restarted => "this server is new, has restarted or forgot, and may have forgotten locks",
+        Doubt::Restarted => "this server is new, has restarted or lost its record, and may have forgotten locks",
         Doubt::Forgot => "it forgot its grants (FLUSHALL, a deleted key, an old snapshot)",
         Doubt::ClockStepped => "its clock was stepped, so it may have ended locks early",
         Doubt::Unsynced => "it waits until a client sends it the highest tokens in use",

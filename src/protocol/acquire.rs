@@ -452,7 +452,7 @@ impl Claimant<'_> {
             Cause::Contended if defeat.names_one(self.voters) => (patience.out_of_time(), "others hold it"),
             Cause::Contended => (patience.out_of_time(), "other owners hold it, or the votes were split"),
             Cause::Unavailable | Cause::Undecided if defeat.how == How::Late => {
-                (ErrorKind::Unavailable, "the nodes granted it, but too late to count")
+                (ErrorKind::Unavailable, "nodes granted the lock, but their votes came too late or do not count")
             }
             Cause::Unavailable | Cause::Undecided => (ErrorKind::Unavailable, &*out_of_reach),
         };
@@ -487,7 +487,7 @@ impl Claimant<'_> {
             if tells(&now.state) || is_held && !now.state.is_admitted() {
                 *report = NodeReport::of_status(&now);
             } else if is_held {
-                report.said = format!("when it was last asked: {}", report.said);
+                report.said = format!("its last answer: {}", report.said);
             }
         }
         reports

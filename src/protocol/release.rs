@@ -317,7 +317,7 @@ impl Sink for ReleaseTask {
             voters.meters.late_grant();
         }
         if !has_room && self.open.warns_of_no_room() {
-            tracing::warn!("too many releases are unconfirmed; holds that they do not reach expire by themselves");
+            tracing::warn!("too many releases are unconfirmed; on nodes that a release does not reach, the lock ends with its ttl");
         }
     }
 }

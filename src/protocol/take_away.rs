@@ -152,7 +152,7 @@ impl<'a> Taking<'a> {
             // Put the text about the other list first: it says what to do.
             Some(other) => format!("{other}; until then nobody can tell who holds {:?}; {done}", self.name),
             None => {
-                format!("nobody can tell who holds {:?}, since too few nodes vote and have answered; {done}", self.name)
+                format!("nobody can tell who holds {:?}, since too few nodes with a vote have answered; {done}", self.name)
             }
         };
         Error::new(ErrorKind::Unavailable, message).with_nodes(taken.reports.clone())

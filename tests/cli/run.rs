@@ -17,7 +17,7 @@ fn ends_with(code: i32, mut command: impl FnMut() -> Command) -> (String, String
     let mut told = (String::new(), String::new());
     until("a quorum answers in time", || {
         let (ended, out, err) = done(&mut command());
-        let is_late = ended == 69 && ["no answer", "too late to count"].iter().any(|told| err.contains(told));
+        let is_late = ended == 69 && ["no answer", "came too late"].iter().any(|told| err.contains(told));
         assert!(ended == code || is_late, "{ended}: {out}{err}");
         told = (out, err);
         ended == code
@@ -307,7 +307,7 @@ async fn an_explanation_that_several_nodes_share_is_given_once() {
         command
     };
     let explained = |said: &str| {
-        assert_eq!(said.matches("this server is new, has restarted or forgot").count(), 1, "{said}");
+        assert_eq!(said.matches("this server is new, has restarted or lost its record").count(), 1, "{said}");
         // A quorum is two nodes. The third node may not be connected yet.
         assert!((2..=3).contains(&said.matches("quarantined for").count()), "{said}");
     };

@@ -145,7 +145,7 @@ async fn an_error_says_what_each_node_said_and_what_caused_it() {
     let error = trying.await.unwrap().unwrap_err();
     assert!(error.is_unavailable() && error.to_string().contains("a quorum is out of reach"), "{error}");
     assert!(
-        error.nodes()[0].said.starts_with("when it was last asked: held by somebody")
+        error.nodes()[0].said.starts_with("its last answer: held by somebody")
             && error.nodes()[1].said.contains("pipe broke")
     );
     let causes: Vec<_> = error.nodes().iter().map(|node| node.cause).collect();

@@ -140,7 +140,7 @@ impl Answers {
             return None;
         }
         self.shared.state().guard.demoted();
-        Some("it has become a replica".to_owned())
+        Some("the server has become a replica".to_owned())
     }
 
     pub(super) fn deliver(&self, job: Job, received: Tick, reply: Reply) {

@@ -126,7 +126,7 @@ fn look_up(resolver: Resolver, host: String, port: u16) -> Shared<BoxFuture<'sta
         let found =
             found.map_err(|error| down(format!("no thread for the look-up of its host's name ({error}); {LIMIT}")))?;
         match found.await {
-            Ok(Ok(found)) if found.is_empty() => Err(down("its host's name has no address")),
+            Ok(Ok(found)) if found.is_empty() => Err(down("the host's name has no address")),
             Ok(found) => found.map_err(|error| failed(&error)),
             Err(_) => Err(down("the look-up of its host's name panicked")),
         }

@@ -224,7 +224,7 @@ fn refuse_query(url: &Url, known: &[&str]) -> Result<()> {
     let shown = |key: &str| if PARAMETERS.contains(&key) { format!(" {key:?}") } else { String::new() };
     match url.query_pairs().find(|(key, _)| key != NAME && !known.contains(&&**key)) {
         Some((key, _)) => Err(Error::config(format!(
-            "a node's address has a parameter{} that means nothing here; remove it{}, or {ENCODED}",
+            "a node's address has an unknown parameter{}; remove it{}, or {ENCODED}",
             shown(&key),
             if TLS.contains(&&*key) { " or write rediss://" } else { "" }
         ))),

@@ -20,7 +20,7 @@ pub(crate) fn told(node: &NodeStatus) -> String {
         NodeState::OtherList { .. } => format!("{} does not vote while another list is in force", node.node),
         NodeState::Twins { .. } => format!("{}: {}", node.node, node.state),
         NodeState::Connecting if node.run.is_some() => {
-            format!("{} answers, and this client's list is not in force there yet", node.node)
+            format!("{} answers, but this client's list is not in force there yet", node.node)
         }
         NodeState::Connecting => format!("{} has not answered yet", node.node),
         state => format!("{} is {state}", node.node),
@@ -126,6 +126,6 @@ mod tests {
         let mut node = NodeStatus::new("redis://eu".into(), NodeState::Connecting);
         assert_eq!(told(&node), "redis://eu has not answered yet");
         node.run = Some("run".to_owned());
-        assert_eq!(told(&node), "redis://eu answers, and this client's list is not in force there yet");
+        assert_eq!(told(&node), "redis://eu answers, but this client's list is not in force there yet");
     }
 }

@@ -88,7 +88,7 @@ impl Batcher {
         }
         if !server.master {
             self.shared.state().guard.demoted();
-            return Some("it has become a replica".to_owned());
+            return Some("the server has become a replica".to_owned());
         }
         self.keep(server, sent, received);
         None

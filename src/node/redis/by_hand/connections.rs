@@ -186,7 +186,7 @@ async fn a_server_that_refuses_to_write_has_become_a_replica() {
     let (sent, mut answers) = stage.calls(1).await.pop().unwrap();
     sent.reply(replied(1_000_000, &["error", "READONLY You can't write against a read only replica."]));
     assert_eq!(failed(&mut answers).await, FaultKind::Rejected);
-    stage.comes_down("it has become a replica").await;
+    stage.comes_down("the server has become a replica").await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -118,7 +118,7 @@ impl Stream {
             (Address::Tcp { host, tls: true, .. }, Some(reached)) => {
                 Self::tls(&endpoint.tls, host, reached, step).await
             }
-            (Address::Tcp { .. }, None) => Err(down("its host has no address")),
+            (Address::Tcp { .. }, None) => Err(down("the host's name has no address")),
             #[cfg(unix)]
             (Address::Unix { path }, _) => {
                 let opened = dial::within(step, UnixStream::connect(path)).await;
