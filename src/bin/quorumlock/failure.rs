@@ -16,7 +16,6 @@ pub(crate) const INTERNAL: u8 = 70;
 pub(crate) const TIMEOUT: u8 = 75;
 pub(crate) const LOST: u8 = 76;
 
-/// The result of a subcommand.
 pub(crate) type Outcome = Result<ExitCode, Failure>;
 
 #[derive(Debug)]
@@ -93,8 +92,8 @@ impl From<io::Error> for Failure {
 fn node_by_node(error: &Error) -> String {
     let whole = error.to_string();
     let said: Vec<_> = error.nodes().iter().map(|report| format!("{}: {}", report.node, report.said)).collect();
-    // The reports begin at the first node's address. Do not search for the whole first report: if
-    // the message explains another list already, the error's text shortens this report.
+    // The reports begin at the first node's address. Do not search for the whole first report: the
+    // error's text shortens this report if the message explains another list.
     let begins = error.nodes().first().and_then(|first| whole.find(&format!(": {}: ", first.node)));
     let Some(message) = begins.map(|at| &whole[..at]) else { return whole };
     format!("{message}\n  {}", explained_below(message, said).join("\n  "))
@@ -127,7 +126,6 @@ impl Login {
         REFUSED.iter().find(|(sign, _)| why.contains(sign)).map(|(_, login)| *login)
     }
 
-    /// Advice for the user.
     pub(crate) const fn mend(self) -> &'static str {
         match self {
             Self::Missing => {
@@ -141,7 +139,6 @@ impl Login {
     }
 }
 
-/// Whether this message says that the node refuses the login.
 pub(crate) fn refuses_login(why: &str) -> bool {
     Login::refused(why).is_some()
 }

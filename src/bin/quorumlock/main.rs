@@ -56,7 +56,6 @@ mod times;
 #[path = "../../node/redis/tls.rs"]
 mod tls;
 mod watch;
-// The library and the command share these texts.
 #[allow(dead_code, reason = "for the library")]
 #[path = "../../node/redis/trouble.rs"]
 mod trouble;
