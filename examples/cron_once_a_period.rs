@@ -40,8 +40,8 @@ async fn write_report(lease: Lease) -> Result<String, Failure> {
     // Check the lock right before a write that others can see. This fails if less than a second of
     // the lock is left.
     lease.ensure(Duration::from_secs(1))?;
-    // The token is in the path. So if this host was paused for long, it cannot overwrite a later
-    // report.
+    // The token is in the path. So if this host was paused for long, this write cannot overwrite a
+    // later report.
     let path = std::env::temp_dir().join(format!("report-{}.txt", lease.token()));
     std::fs::write(&path, lines)?;
     Ok(path.display().to_string())
@@ -53,9 +53,9 @@ async fn gathered() -> &'static str {
     "42 orders\n"
 }
 
-/// Connects to the nodes in QUORUMLOCK_NODES. If this variable is not set, makes nodes in memory,
-/// so that this example runs without servers. Locks in memory exclude only callers of this process.
-/// So a real program has only the call of `Quorum::from_env()`.
+/// Connects to the nodes in QUORUMLOCK_NODES. Without this variable, makes nodes in memory, so that
+/// this example runs without servers. A real program only calls `Quorum::from_env()`: locks in
+/// memory exclude only callers of this process.
 async fn connected() -> Result<Quorum> {
     if std::env::var_os("QUORUMLOCK_NODES").is_some() {
         return Quorum::from_env().await;

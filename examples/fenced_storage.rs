@@ -83,9 +83,9 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// Connects to the nodes in QUORUMLOCK_NODES. If this variable is not set, makes nodes in memory,
-/// so that this example runs without servers. Locks in memory exclude only callers of this process.
-/// So a real program has only the call of `Quorum::from_env()`.
+/// Connects to the nodes in QUORUMLOCK_NODES. Without this variable, makes nodes in memory, so that
+/// this example runs without servers. A real program only calls `Quorum::from_env()`: locks in
+/// memory exclude only callers of this process.
 async fn connected() -> Result<Quorum> {
     if std::env::var_os("QUORUMLOCK_NODES").is_some() {
         return Quorum::from_env().await;

@@ -77,9 +77,9 @@ async fn state(pool: &PgPool) -> sqlx::Result<String> {
     sqlx::query_scalar("SELECT state FROM example_orders WHERE id = 42").fetch_one(pool).await
 }
 
-/// Connects to the nodes in QUORUMLOCK_NODES. If this variable is not set, makes nodes in memory,
-/// so that this example runs without servers. Locks in memory exclude only callers of this process.
-/// So a real program has only the call of `Quorum::from_env()`.
+/// Connects to the nodes in QUORUMLOCK_NODES. Without this variable, makes nodes in memory, so that
+/// this example runs without servers. A real program only calls `Quorum::from_env()`: locks in
+/// memory exclude only callers of this process.
 async fn connected() -> Result<Quorum> {
     if std::env::var_os("QUORUMLOCK_NODES").is_some() {
         return Quorum::from_env().await;

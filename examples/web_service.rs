@@ -27,7 +27,7 @@ use quorumlock::{LockGuard, Quorum, Result};
 use tokio::net::{TcpListener, TcpStream};
 
 /// How long a request waits if another request is shipping the same order. This time is short,
-/// because the client waits for its response as long.
+/// because the client waits for its response meanwhile.
 const WAIT: Duration = Duration::from_millis(250);
 
 #[tokio::main]
@@ -108,9 +108,9 @@ fn said(shipped: Result<u64>) -> (StatusCode, String) {
     }
 }
 
-/// Connects to the nodes in QUORUMLOCK_NODES. If this variable is not set, makes nodes in memory,
-/// so that this example runs without servers. Locks in memory exclude only callers of this process.
-/// So a real program has only the call of `Quorum::from_env()`.
+/// Connects to the nodes in QUORUMLOCK_NODES. Without this variable, makes nodes in memory, so that
+/// this example runs without servers. A real program only calls `Quorum::from_env()`: locks in
+/// memory exclude only callers of this process.
 async fn connected() -> Result<Quorum> {
     if std::env::var_os("QUORUMLOCK_NODES").is_some() {
         return Quorum::from_env().await;

@@ -55,8 +55,8 @@ install_package() {
 }
 
 # unpack PROGRAM PACKAGE: unpacks a Debian package into target/tools, and adds its program to PATH. Does not install the
-# package, because some packages start a service when they are installed. Needs no root, unless apt has no lists of
-# packages yet.
+# package, because some packages start a service when they are installed. Needs root only if apt has no lists of
+# packages.
 unpack() {
   command -v "$1" >/dev/null && return
   local tools=${CARGO_TARGET_DIR:-target}/tools
@@ -119,15 +119,15 @@ test_programs() {
 }
 
 # another_package FOLDER: renames the package in a copy of the tree, so that the copy and the tree can share a target
-# folder. With the same name, Cargo would use what it has built for the copy in place of the tree's.
+# folder. With one name for both, Cargo would use the copy's build results for the tree.
 another_package() {
   sed -i -e '0,/^name = "quorumlock"$/s//name = "quorumlock-copy"/' \
     -e 's/^quorumlock = { path = "\."/quorumlock = { package = "quorumlock-copy", path = "."/' "$1/Cargo.toml"
   sed -i -e 's/^name = "quorumlock"$/name = "quorumlock-copy"/' -e 's/^ "quorumlock",$/ "quorumlock-copy",/' "$1/Cargo.lock"
 }
 
-# lab_program: builds the program of benches/lab, and prints its path. Uses the tree's target folder, which has most of
-# the lab's dependencies already.
+# lab_program: builds the program of benches/lab, and prints its path. Uses the tree's target folder, to compile few
+# dependencies again.
 lab_program() {
   local target=${CARGO_TARGET_DIR:-target}
   cargo build --locked --quiet --release --manifest-path benches/lab/Cargo.toml --target-dir "$target" >&2

@@ -35,7 +35,7 @@ def wrong_with(thing):
             yield "it does not call `quorumlock run NAME -- CMD`"
     if kind == "Deployment":
         agent, pod = spec["template"]["spec"]["initContainers"][0], spec["template"]["spec"]
-        # A container that is no sidecar would end before the program starts.
+        # Kubernetes waits for the end of an init container that is no sidecar.
         if agent["args"][0] != "serve" or agent.get("restartPolicy") != "Always":
             yield "its agent is no sidecar that calls `quorumlock serve`"
         if any(agent["volumeMounts"] != program["volumeMounts"] for program in pod["containers"]):

@@ -21,8 +21,8 @@ pub use password_file::PasswordFile;
 pub(crate) use settings::{NodeAddress, Settings};
 
 /// The longest `max_ttl`, 24 h, and the longest ttl if `max_ttl` is zero. The limit exists because
-/// a node does not vote after a restart until `max_ttl` has passed. Locks can be held for longer
-/// than their ttl, because they are renewed.
+/// a restarted node votes only after `max_ttl`. Locks can be held for longer than their ttl,
+/// because they are renewed.
 pub const MAX_TTL: Duration = Duration::from_secs(24 * 3_600);
 /// The largest number of nodes in a quorum.
 pub const MAX_NODES: usize = 64;

@@ -10,7 +10,7 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// Another owner holds the name, or no caller got a quorum. Or too many callers of this process
+    /// Another owner holds the name, no caller got a quorum, or too many callers of this process
     /// wait for the name ([`max_callers`](crate::QuorumBuilder::max_callers)). **Wait**, or do
     /// something else.
     Contended,
@@ -51,19 +51,20 @@ impl NodeReport {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum NodeCause {
-    /// The node carried out the request. If no request was sent: the node can vote.
+    /// The node carried out the request. In an error of a call that sent no request: the node can
+    /// vote.
     Agreed,
     /// Another owner holds the name on the node, or another waiter comes first. **Wait.**
     Held,
-    /// The node has seen a claim on the name with a higher ballot, or did not hold the name for
-    /// this client.
+    /// The node has seen a claim on the name with a higher ballot (the number of a claim), or did
+    /// not hold the name for this client.
     Outdated,
     /// The node has not replied, or its connection ended before the reply came. The node may have
     /// carried out the request.
     Silent,
     /// There is no connection to the node. **Check** whether the node runs and can be reached.
     Down,
-    /// The node may have forgotten holds, or this client's list is not in force on the node yet.
+    /// The node may have forgotten locks, or this client's list is not in force on the node yet.
     /// **Wait:** this state ends by itself.
     Quarantined,
     /// Another list of nodes is in force on this node, or on another node of the client's list.
@@ -106,7 +107,7 @@ struct Inner {
     kind: ErrorKind,
     message: String,
     nodes: Vec<NodeReport>,
-    /// The holder whose note is to be fetched. `None` if no known holder may have a note.
+    /// The holder whose note the caller may fetch. `None` if nodes named no holder with a note.
     holder: Option<Arc<str>>,
     /// The holder's note.
     says: Option<String>,
@@ -198,47 +199,47 @@ impl Error {
         &self.0.nodes
     }
 
-    /// If the caller requested several names: the names that other owners held, with these owners.
-    /// A name is missing if no node named its holder in time. Only errors of
-    /// [`Session::try_lock`](crate::Session::try_lock), of [`Session::lock`](crate::Session::lock),
-    /// and of [`QuorumLock::acquire`](crate::QuorumLock::acquire) with several names
+    /// The requested names that other owners held, with these owners. A name is missing if no node
+    /// reported its holder in time. Only errors of [`Session::try_lock`](crate::Session::try_lock),
+    /// of [`Session::lock`](crate::Session::lock), and of
+    /// [`QuorumLock::acquire`](crate::QuorumLock::acquire) with several names
     /// ([`lock_all`](crate::Quorum::lock_all)) have conflicts.
     #[must_use]
     pub fn conflicts(&self) -> &[Conflict] {
         &self.0.conflicts
     }
 
-    /// Whether another owner holds the name, or no caller got a quorum.
+    /// Whether the kind is [`Contended`](ErrorKind::Contended).
     #[must_use]
     pub fn is_contended(&self) -> bool {
         self.kind() == ErrorKind::Contended
     }
 
-    /// Whether the caller's timeout ended while others held the name.
+    /// Whether the kind is [`Timeout`](ErrorKind::Timeout).
     #[must_use]
     pub fn is_timeout(&self) -> bool {
         self.kind() == ErrorKind::Timeout
     }
 
-    /// Whether no quorum of nodes has decided.
+    /// Whether the kind is [`Unavailable`](ErrorKind::Unavailable).
     #[must_use]
     pub fn is_unavailable(&self) -> bool {
         self.kind() == ErrorKind::Unavailable
     }
 
-    /// Whether the caller has lost the lock.
+    /// Whether the kind is [`Lost`](ErrorKind::Lost).
     #[must_use]
     pub fn is_lost(&self) -> bool {
         self.kind() == ErrorKind::Lost
     }
 
-    /// Whether a call or a setting is wrong.
+    /// Whether the kind is [`Config`](ErrorKind::Config).
     #[must_use]
     pub fn is_config(&self) -> bool {
         self.kind() == ErrorKind::Config
     }
 
-    /// Whether the quorum was shut down.
+    /// Whether the kind is [`Closed`](ErrorKind::Closed).
     #[must_use]
     pub fn is_closed(&self) -> bool {
         self.kind() == ErrorKind::Closed

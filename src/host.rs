@@ -26,8 +26,8 @@ pub trait Host: fmt::Debug + Send + Sync + 'static {
     fn random(&self) -> u64;
     /// Runs `task` in the background.
     fn spawn(&self, task: Task);
-    /// The caller's runtime, if the background tasks run on another one. Their runtime may end
-    /// before the caller's.
+    /// The caller's runtime, if the background tasks run on another one. That other one may end
+    /// first.
     fn elsewhere(&self) -> Option<Handle> {
         None
     }

@@ -4,9 +4,9 @@
 //! within the lock's validity holds the lock. The algorithm is Redlock
 //! (<https://redis.io/docs/latest/develop/use/patterns/distributed-locks/>) with its known problems
 //! solved. `acquire` never returns an expired lock. A lost lock never becomes held again. A slow
-//! node delays nobody. If a restarted node forgot a lock, no other caller gets the lock while it is
-//! held. Every lock has a fencing token. `docs/protocol.md` in the repository describes the
-//! protocol, and why it is safe.
+//! node delays nobody. Even if a restarted node forgot a held lock, no other caller gets the lock.
+//! Every lock has a fencing token. `docs/protocol.md` in the repository describes the protocol, and
+//! why it is safe.
 //!
 //! ```no_run
 //! # #[tokio::main]
@@ -20,12 +20,12 @@
 //!     .node("rediss://user:password@asia:6380/2") // needs the feature `tls`
 //!     .connect()
 //!     .await?;
+//! // New servers grant nothing for `max_ttl` (a minute by default) without `quorumlock init`.
 //! let lock = quorum.lock("orders/42");
 //! let done = lock
 //!     .try_run(Duration::from_secs(5), |lease| async move {
 //!         // Give lease.token() to the storage with every write. The storage must refuse a token
-//!         // below the highest that it has seen. (New servers let nobody acquire for `max_ttl`,
-//!         // a minute by default, unless `quorumlock init` was run on them.)
+//!         // below the highest that it has seen.
 //!         lease.ensure(Duration::from_secs(1))
 //!     })
 //!     .await;
@@ -41,8 +41,8 @@
 //!   without servers, for tests.
 //! * [`QuorumLock`] is a lock on a name. [`acquire`](QuorumLock::acquire) waits for it, and
 //!   [`try_acquire`](QuorumLock::try_acquire) does not. [`run`](QuorumLock::run) and
-//!   [`try_run`](QuorumLock::try_run) run a future under the lock, and drop the future as soon as
-//!   the lock is lost. [`LockOptions`] configure the lock.
+//!   [`try_run`](QuorumLock::try_run) run a future under the lock. [`LockOptions`] configure the
+//!   lock.
 //! * [`QuorumRwLock`] is held by many readers together, or by one writer.
 //! * [`QuorumSemaphore`] has K permits. Never more than K are held at a time, even if nodes forget
 //!   permits. Each permit has its own number and token.
@@ -67,8 +67,8 @@
 //! * The feature `blocking` adds the same types for programs without async. The feature `testing`
 //!   adds functions for the tests of your own code: one holds a lock as another process would, and
 //!   one ends a held lock.
-//! * The feature `unstable` adds `rules` (the decisions, in pure code), `node` (the port to one
-//!   node) and `host` (clock, random numbers and tasks).
+//! * The feature `unstable` adds `rules` (the decisions, in pure code), `node` (the interface to
+//!   one node) and `host` (clock, random numbers and tasks).
 //!
 #![doc = include_str!("../docs/guarantees.md")]
 //!
@@ -77,9 +77,9 @@
 //! # Runtime
 //!
 //! The library needs a Tokio runtime with time and I/O enabled, and Redis 6 or later, or Valkey. It
-//! opens one connection per node, and one more while the client observes an election. It runs three
-//! small tasks per node (two with redis-rs) and two per quorum. All tasks end when the last handle
-//! and the last guard are dropped.
+//! opens one connection to each node, and a second one while the program observes an election. It
+//! runs three small tasks per node (two with redis-rs) and two per quorum. All tasks end when the
+//! last handle and the last guard are dropped.
 //!
 //! # Tracing
 //!
@@ -96,20 +96,21 @@
 //!
 //! `token` is the fencing token: all spans of one lock have the same token. `name` is recorded only
 //! if [`LockOptions::trace_name`] is on, because names may be secret. `outcome` tells how the work
-//! ended. Acquisitions, rounds and renewals use the words of the metrics; a renewal can also be
-//! `over`, if its lease had already ended. A release is `released`, `gone` (the names were no
-//! longer held) or `unconfirmed`. Events at the level warn (a lost lock, an unconfirmed release)
-//! always name the lock.
+//! ended. Acquisitions, rounds and renewals have the same outcomes as in the metrics. A renewal can
+//! also be `over`: its lease ended before the renewal did. A release is `released`, `gone` (the
+//! names were no longer held) or `unconfirmed`. Events at the level warn (a lost lock, an
+//! unconfirmed release) always name the lock.
 //!
 //! # Features
 //!
 //! No feature is on by default.
 //!
-//! * `tls`: `rediss://` nodes, over `rustls` with the provider `ring`. `tls-aws-lc`: the same with
-//!   the provider `aws-lc-rs`. Without both, `rediss://` is a `Config` error. If both are on, `ring`
-//!   is used. The provider of the process is neither used nor set. Choose the provider that your
-//!   program has already: if a program links both, other libraries that rely on rustls's default
-//!   provider panic, unless `main` calls `CryptoProvider::install_default`.
+//! * `tls`: addresses with `rediss://`, over `rustls` with the crypto provider `ring`.
+//!   `tls-aws-lc`: the same with the provider `aws-lc-rs`. If both features are off, `rediss://` is
+//!   a `Config` error. If both are on, `ring` is used. The library ignores the process's default
+//!   provider. Choose the provider that your program links already. If a program links both
+//!   providers, rustls has no default: other libraries that need the default panic unless `main`
+//!   calls `CryptoProvider::install_default`.
 //! * `blocking`: the module `blocking`, with the same types for programs without async.
 //! * `serde`: [`Config`] implements `Deserialize`, to be read from configuration files.
 //! * `redis-rs`: a second transport to the nodes, over the crate `redis`. [`Transport`] says which

@@ -88,9 +88,9 @@
 //! # }
 //! ```
 //!
-//! No other caller gets a lost lock until its guard is dropped or its deadline is over: your code
-//! has this time to stop. Storage can refuse writes that come after the deadline, because the next
-//! holder's token is greater.
+//! After the loss, no other caller gets the lock until the guard is dropped or the deadline has
+//! passed: your code has this time to stop. Storage can refuse writes that come after the deadline,
+//! because the next holder's token is greater.
 //!
 //! ```
 //! # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -143,8 +143,9 @@ impl fmt::Debug for Hold {
 }
 
 /// Acquires `name` as another client of the same nodes, and holds it until the returned value is
-/// dropped. If another owner holds the name, waits for up to 10 s. [`Once`](crate::Once) refuses a
-/// name that is held as a lock: to test `Once`, claim the period with a clone of the quorum.
+/// dropped. If another owner holds the name, waits for up to 10 s. To test [`Once`](crate::Once),
+/// claim the period with a clone of the quorum instead: a claim fails with `Config` while a lock
+/// holds the name.
 ///
 /// # Errors
 /// `Timeout` if another owner held the name for 10 s. `Config` for a bad name, or if the quorum's
@@ -160,8 +161,8 @@ pub async fn hold(quorum: &Quorum, name: &str) -> Result<Hold> {
 }
 
 /// Makes the holder of `name` in `quorum`, or in a clone of it, lose the lock now. The reason is
-/// [`LostReason::Revoked`](crate::LostReason::Revoked). If the holder has a set, all names of the
-/// set are lost. A lock of [`hold`] is not lost. Returns whether such a holder was found.
+/// [`LostReason::Revoked`](crate::LostReason::Revoked). If the lock has several names, all of them
+/// are lost. A lock of [`hold`] stays held. Returns whether `name` was held in `quorum`.
 ///
 /// # Errors
 /// `Config` for a bad name, or if the quorum's nodes are not in memory.

@@ -1,5 +1,5 @@
-// Works for some time (10s, 5m, ..) under a lock of the agent, and stops if the lock is lost.
-// QUORUMLOCK_AGENT is the agent's socket: go run lock.go NAME TIME
+// Works for TIME (10s, 5m, ..) under a lock of the agent, and stops if the lock is lost:
+// go run lock.go NAME TIME. QUORUMLOCK_AGENT is the agent's socket.
 package main
 
 import (
@@ -19,8 +19,8 @@ func dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	return new(net.Dialer).DialContext(ctx, "unix", os.Getenv("QUORUMLOCK_AGENT"))
 }
 
-// The lock belongs to one connection, so the agent releases the lock if this process dies. Nothing else may close the
-// connection: each lock needs a Transport of its own, which keeps its connection while it is idle.
+// The lock belongs to one connection, so the agent releases the lock if this process dies. Each lock needs a Transport
+// of its own, without a limit for idle time. Otherwise Go could close the connection while the work goes on.
 var transport = &http.Transport{DialContext: dial, MaxConnsPerHost: 1, IdleConnTimeout: 0, DisableKeepAlives: false}
 var agent = http.Client{Transport: transport, Timeout: 75 * time.Second}
 
@@ -30,7 +30,8 @@ type answer struct {
 	UntilMs     time.Duration `json:"until_ms"`
 }
 
-// ask also returns the deadline. It counts from before the request, by a clock that stops in a suspended machine.
+// ask returns the answer and the deadline, which counts from the moment before the request. While the machine is
+// suspended, Go's clock stands still.
 func ask(method, path, body string) (got answer, deadline time.Time) {
 	sent := time.Now()
 	request, _ := http.NewRequest(method, "http://agent/v1/locks"+path, strings.NewReader(body))
@@ -52,8 +53,8 @@ func main() {
 	work, _ := time.ParseDuration(os.Args[2]) // your work runs in another goroutine, and ends with the process
 	held, deadline := ask("POST", "", fmt.Sprintf(`{"names": [%q], "timeout_ms": 60000, "keep_ms": 30000}`, os.Args[1]))
 	timer := time.AfterFunc(time.Until(deadline), func() { log.Fatal("stopped: the lock's time is over") })
-	fmt.Println("token", held.Token) // storage must refuse a token that is lower than one it has seen
-	// Each second: a lock that another client handed over has about 3 s until its first renewal.
+	fmt.Println("token", held.Token) // storage must refuse a token that is lower than an earlier one
+	// Keep the lock each second, well before its deadline.
 	for keep, done := time.Tick(time.Second), time.After(work); ; {
 		select {
 		case <-keep:

@@ -1,5 +1,5 @@
-// Works for some seconds under a lock of the agent, and stops if the lock is lost.
-//   node lock.mjs NAME SECONDS        QUORUMLOCK_AGENT is the agent's socket
+// Works for SECONDS under a lock of the agent, and stops if the lock is lost:
+// node lock.mjs NAME SECONDS. QUORUMLOCK_AGENT is the agent's socket.
 import http from "node:http";
 import net from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -29,14 +29,14 @@ let timer;
 function heldUntil(deadline) {
   clearTimeout(timer);
   timer = setTimeout(() => lost.abort(new Error("its time is over")), deadline - performance.now());
-  timer.unref(); // it does not keep the process from its end
+  timer.unref(); // the process may end before the timer fires
 }
 
 const sent = performance.now();
 const held = await ask("POST", "/v1/locks", { names: [name], timeout_ms: 60_000, keep_ms: 30_000 }, 75_000);
 heldUntil(sent + held.until_ms);
 socket.once("close", () => lost.abort(new Error("the agent is gone")));
-// Each second: a lock that another client handed over has about 3 s until its first renewal.
+// Keep the lock each second, well before its deadline.
 const keeper = setInterval(() => {
   const sent = performance.now();
   const kept = ask("POST", `/v1/locks/${held.id}/keep`);
@@ -44,7 +44,7 @@ const keeper = setInterval(() => {
 }, 1000);
 
 try {
-  console.log(`token ${held.token}`); // storage must refuse a token that is lower than one it has seen
+  console.log(`token ${held.token}`); // storage must refuse a token that is lower than an earlier one
   await sleep(seconds * 1000, null, { signal: lost.signal }); // the work: give it the signal
   console.log("done");
 } catch (error) {

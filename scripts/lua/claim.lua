@@ -1,25 +1,14 @@
--- Grants all names of a claim, or none. Checks the list, then the gate (in mode 'permit'), and then
--- the names in order. The first refusal is the reply.
---
+-- Grants all names of a claim, or none: docs/protocol.md lists the checks in their order.
 -- KEYS    P..node; for each name P{name}, :readers, :waiting, :queue; a gate's keys come last
--- ARGV    names (a gate counts as one), list (of the client; '': not checked), owner
---         mode    'lock'; 'reader'; 'permit': refused if an owner holds the gate or waits for it
---         kind, ttl, ballot
---         follows the token of the writer that becomes this reader; else 0
---         ticket, lasts (H)
---         again   ms to the next ask; 0: this claim does not wait. Only a claim of one name waits
---         next    the ballot of a hand-over. If `next` is not above `ballot`, this claim overtakes
---                 all waiters
--- Returns nothing if all names are granted, else
---         other, TEXT, MS LEFT  another list is in force    nolist  no list is in force
---         held, HOLDER, MS LEFT, BAR (`read_fence` counts too), PLACE (0: none), KIND
---         stale, BAR    lost, ''  locks with the token `follows` are released or revoked
---         misused, NUMBER  the name with this number (from 1) is held as a gate and claimed as
---                 something else, or the reverse
-
+-- ARGV    names (a gate counts as one), list (of the client; '': not checked), owner, mode ('lock',
+--         'reader', or 'permit': also checks the gate), kind, ttl, ballot, follows (token of the
+--         writer that becomes this reader; else 0), ticket, H, again (ms to the next ask; 0: this
+--         claim does not wait), next
+-- Returns nothing if all names are granted, or the first refusal: nolist; other, TEXT, MS LEFT;
+--         stale, BAR; lost, ''; misused, NUMBER (of the name, from 1); held, HOLDER, MS LEFT, BAR
+--         (`read_fence` counts too), PLACE (0: none), KIND
 claims = true
 
--- The kind of a gate.
 local GATE = 3
 
 -- Whether the name is held as a gate and claimed as something else, or the reverse.
@@ -28,9 +17,8 @@ local function misused(it, is_gate)
   return it.holder and held_as_gate ~= is_gate
 end
 
--- The refusal if another owner holds the name, or comes first in the queue. The refusal names the
--- writer that holds the name, if any. Otherwise it names a reader, even to a reader that claims:
--- this reader may have to wait behind a writer that itself waits for other readers.
+-- Names the writer that holds the name, or else a reader. A reader's claim too may be refused
+-- because of a reader: a writer may wait between the two.
 local function held(it)
   local place = again > 0 and more().join(it) or 0
   local bar = max(it.fence, it.read_fence, floor)
@@ -38,8 +26,6 @@ local function held(it)
   return {'held', it.reader, it.read_ends - now, bar, place, 0}
 end
 
--- The refusal if the ballot is too low. BAR is the highest of `bar` and the bars of all names that
--- are free or held by this owner.
 local function stale(seen, bar)
   for i = 1, names do
     if not seen[i].holder or seen[i].holder == owner then bar = max(bar, seen[i].bar) end
@@ -47,19 +33,16 @@ local function stale(seen, bar)
   return {'stale', bar}
 end
 
--- The refusal of name number i; nil or false if this name can be granted. If a claim that waits is
--- refused because of another owner, its owner joins the queue.
+-- The refusal of name number `i`; nil or false if this name can be granted.
 local function refusal(seen, i, follows)
   local it = seen[i]
   if follows > 0 and follows <= it.over then return {'lost', ''} end
   if misused(it, kind + 0 == GATE) then return {'misused', i} end
-  -- In a downgrade, the writer's hold becomes this reader's hold. The writer CLIENT/7 becomes the
-  -- reader CLIENT/s7.
+  -- In a downgrade, the writer CLIENT/7 becomes the reader CLIENT/s7.
   local downgrades = is_reader and it.ends > now and string.gsub(it.owner, '/(%d+)$', '/s%1') == owner
   if it.holder == owner then
-    -- `with` is the ballot of the hold. A reader's ballot may be above the fence: readers' ballots
-    -- do not raise the fence. Any ballot may be below the floor: a sync may have raised the floor
-    -- after the grant.
+    -- The hold's ballot may be above the fence, which readers do not raise, or below the floor,
+    -- which a sync may have raised.
     local with = it.holds_with
     local is_again, is_new = ballot == with, ballot > max(it.fence, with)
     local is_good = (is_again or is_new) and ballot > max(floor, it.over)

@@ -1,19 +1,14 @@
--- The first part of each script. One call carries out several operations of one verb. If one of
--- them fails, the others are still carried out. Times are in ms, ballots and tickets in us.
--- docs/keys.md lists the fields that nodes store.
---
--- KEYS    P..node, the node's record (P is the prefix of all keys); then the keys of each operation
+-- The first part of each script. One call carries out several operations of one verb, even if some
+-- fail. docs/protocol.md explains the operations, docs/keys.md the stored fields. Times are in ms,
+-- ballots and tickets in us.
+-- KEYS    P..node (P is the prefix of all keys); then the keys of each operation
 -- ARGV    for each operation, the arguments in its script's head; the first is the number of names
--- Returns 'SECONDS MICROSECONDS OPERATIONS ID' if no operation returns a value and every message
---         was published: TIME, the number of operations, and the record's id or '-'. Otherwise a
---         table: this text; why a message was not published, or ''; and for each operation that
---         returns a value, the operation's number in the call (from 1), then the value. Beside the
---         values in its script's head, an operation may return 'forgot' (there is no record) or
---         'error' and the error's text.
-
+-- Returns 'SECONDS MICROSECONDS OPERATIONS ID': TIME, the number of operations, and the record's id
+--         or '-'. If an operation returns a value or a message was not published, returns a table:
+--         this text; why a message was not published, or ''; for each value, the operation's number
+--         (from 1) and the value. Any operation may return 'forgot' (no record) or 'error', TEXT
 local KEEP, PERIOD = 105000, 35000
--- FAR and AHEAD are in us. A ballot that is more than FAR ahead of TIME comes from a broken clock,
--- and must not raise the floor. To save writes, `high` is raised up to AHEAD too far.
+-- FAR and AHEAD are in us. See *Floor* in docs/protocol.md.
 local FAR, AHEAD = 86400000000, 250000
 
 local call, try, format, match = redis.call, redis.pcall, string.format, string.match
@@ -23,14 +18,13 @@ local micros = time[1] * 1000000 + time[2]
 local now = (micros - micros % 1000) / 1000
 -- Fields of the record. `list_ends` is the field `until`. `list` is false if no list is in force.
 local id, list, list_ends, high, mid, floor, rotated
--- `unpublished`: why a message was not published, or ''. `group`: how many of this script's KEYS
--- each name has; each() sets this number.
+-- `unpublished`: why a message was not published, or ''. `group`: how many KEYS each name has.
 local unpublished, group = ''
 
 -- Without free memory, Redis refuses a script whose first write may need memory (HSET, ZADD, SET).
--- Claims begin with one of these writes, so Redis refuses them. All other scripts begin with a
--- write that needs no memory (HDEL, PEXPIRE), or write nothing, so Redis carries them out.
--- `claims`: this is claim.lua. `inspects`: this is inspect.lua. `wrote`: keep() has written.
+-- Claims begin with such a write. All other scripts begin with a write that needs no memory (HDEL,
+-- PEXPIRE), or write nothing. `claims`: this is claim.lua. `inspects`: this is inspect.lua.
+-- `wrote`: keep() has written.
 local claims, wrote, inspects = false, false, false
 
 -- A number as text. Redis itself would write some numbers with an exponent.
@@ -38,9 +32,7 @@ local function digits(number)
   return format('%d', number)
 end
 
--- Once a PERIOD, copies `mid` to `floor` and `high` to `mid`, so that floor <= mid <= high. If two
--- periods have passed since the last copy, `floor` and `mid` both become `high`. The same happens
--- if the clock was set back. In this case, `high` is first cut to FAR ahead of TIME.
+-- Once a PERIOD, moves `high` to `mid` and `mid` to `floor`. See *Floor* in docs/protocol.md.
 local function rotate()
   if now >= rotated and now < rotated + PERIOD then return end
   if now < rotated then high = min(high, micros + FAR) end
@@ -50,8 +42,8 @@ local function rotate()
   call('HSET', KEYS[1], 'high', digits(high), 'mid', digits(mid), 'floor', digits(floor), 'rotated', digits(now))
 end
 
--- The text of an error, for people. If a key has the wrong type, the text names the key: Redis does
--- not. Before version 7, Redis begins the text with a line number of the script, which is removed.
+-- The text of an error, for people. Names the key that has the wrong type, because Redis does not.
+-- Before version 7, Redis begins the text with a line number of the script.
 local function explain(failure, first, last, keys)
   local text = type(failure) == 'table' and failure.err or tostring(failure)
   text = string.gsub(text, '^@?[%w_]+: ?%d+: %-?', '')
@@ -63,9 +55,8 @@ local function explain(failure, first, last, keys)
   return text
 end
 
--- Carries out all operations of this call. `arguments`: how many ARGV an operation has. `keys`: how
--- many KEYS a name has. `carry_out` carries out one operation. `makes_record`: the operations need
--- no record.
+-- Carries out all operations of this call, each by `carry_out`. An operation has as many ARGV as
+-- `arguments` says, and a name as many KEYS as `keys` says. `makes_record`: needs no record.
 local function each(arguments, keys, carry_out, makes_record)
   local stored = try('HMGET', KEYS[1], 'id', 'list', 'until', 'high', 'mid', 'floor', 'rotated')
   id, list, list_ends, high, mid, floor, rotated = unpack(stored)

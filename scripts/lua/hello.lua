@@ -1,30 +1,24 @@
--- Makes, reads and changes the node's record, and puts a client's list in force (docs/protocol.md
--- says when). No other script makes the record.
---
+-- Makes, reads and changes the record, and puts a client's list in force: see docs/protocol.md.
 -- KEYS    P..node, P..node:seen
 -- ARGV    names    0
 --         intent   'look' writes nothing; 'keep' checks the record, and renews the client's list if
---                  it is in force; 'make' does what 'keep' does, and makes a missing record; 'put'
---                  does what 'make' does, and puts the list in force if no list is in force
---         new      the id that a record gets if this hello makes it, or makes it young again
+--                  it is in force; 'make' also makes a missing record; 'put' also puts the client's
+--                  list in force if no list is in force
+--         new      the id of a record that this hello makes, or makes young again
 --         process  the server's process by INFO on this connection; '': not known
---         list, says, lasts  the client's list: its hash, its text, how long it stays in force
---         fresh    the client's list is renewed only if it lapses within this time
---         old, age if this hello makes a record and `old` is 'init', the record gets this age. The
---                  record also gets it if `old` is 'first' and the node cannot have forgotten a
---                  lock: see kept_all(). Otherwise, the record's age is 0
+--         list, says, lasts, fresh  the client's list: its hash, its text, and how long it stays in
+--                  force. It is renewed only if it lapses within `fresh`
+--         old, age a record that this hello makes gets this age if `old` is 'init', or if `old` is
+--                  'first' and kept_all() is true; else 0
 --         knew     the id that the client knew; 'held': it knew no id, but holds a lock; else ''
 --         sync     a node that is not synced raises floor, mid and high to this ballot (at most to
 --                  FAR ahead of TIME), if this hello makes a record that is old at once, or if the
---                  client's list is in force and `knew` is the record's id. -1: this hello does not
---                  sync the node
+--                  client's list is in force and `knew` is the record's id. -1: no sync
 --         spare    how long the node keeps the ids that clients have seen
 --         seen     'NAME ID NAME ID ..': for each node's name, the id that the client sees there
 -- Returns hello; and if there is a record: ID, PROCESS, AGE, HIGH, FLOOR, SYNCED (1 or 0), WORD
---         (why the record was old at once, or ''); the list in force: LIST (its hash), MS LEFT, MS
---         IN FORCE, TEXT (if no list is in force: '', 0, 0, ''); and 'NAME ID AGE' for each id that
---         clients have seen
-
+--         (why the record was old at once, or ''); of the list in force LIST (its hash, or ''), MS
+--         LEFT, MS IN FORCE, TEXT; and 'NAME ID AGE' for each id that clients have seen
 local LEVELS = {look = 0, keep = 1, make = 2, put = 3}
 
 return each(14, 1, function(at)

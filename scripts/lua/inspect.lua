@@ -1,13 +1,10 @@
 -- Returns the state of names, and writes nothing.
---
 -- KEYS    P..node; for each name P{name}, :readers, :waiting, :queue, :note
 -- ARGV    names
--- Returns inspected, then for each name HOLDER or '', COUNT (of guards), MS LEFT (-2: free), BAR
---         (`read_fence` counts too), LENGTH of the queue, NOTE or '', KIND, BALLOT, OVER. If
---         readers hold the name, HOLDER is one of them (one that is not revoked, if there is one),
---         BALLOT is this reader's, COUNT is the number of readers, and MS LEFT is the time until
---         the last reader's hold ends
-
+-- Returns inspected, then for each name HOLDER or '', COUNT (of guards or readers), MS LEFT (until
+--         the last hold ends; -2: free), BAR (`read_fence` counts too), LENGTH (of the queue), NOTE
+--         or '', KIND, BALLOT, OVER. If readers hold the name, HOLDER is one of them, if possible
+--         one that is not revoked, and BALLOT is this reader's
 inspects = true
 
 -- The holder's note as '{ms since the name was acquired} {token} {number} {text}', or ''.

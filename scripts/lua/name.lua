@@ -1,23 +1,22 @@
--- Reads and changes a name and its lock. docs/keys.md says what the keys of a name contain.
+-- Reads and changes a name and its lock. docs/keys.md lists the keys and fields of a name.
 
--- How long a revocation is remembered, in ms: 25 h, which is longer than any ttl.
+-- How long a revocation is remembered, in ms: longer than any ttl.
 local REMEMBERED = 90000000
 -- Offsets of a name's other keys from `it.at`, the index of the name's first key in KEYS.
 local READERS, WAITING, QUEUE, NOTE = 1, 2, 3, 4
--- The arguments of the present operation, as the head of its script lists them. `first` is the
--- index of the operation's first key in KEYS. `lasts` is H. `next_ballot` is `next`.
+-- The present operation's arguments, as its script's head lists them. `first`: the index of its
+-- first key in KEYS. `lasts`: H. `next_ballot`: `next`.
 local first, names, owner, is_reader, kind, ttl, ballot, ticket, lasts, again, next_ballot
 
--- Each call of a script makes all its functions anew. So functions that few calls need are made by
--- more(), on demand. The client puts readers.lua, waiters.lua and queue.lua into more().
+-- Each call of a script makes its functions anew. So more() makes the functions of readers.lua,
+-- waiters.lua and queue.lua, which few calls need, on demand: see script.rs.
 local more, made
 
--- Reads a name and finds its holder. For a reader's operation, the holder is this reader, if this
--- reader holds the name, or else the writer. For all other operations, the holder is the writer, or
--- else the reader whose hold ends last.
+-- Reads a name and finds its holder. For a reader's operation, this is the reader, if it holds the
+-- name, or else the writer. For other operations, it is the writer, or else last_reader().
 local function look(at)
   local lock, stored = KEYS[at], call('HGETALL', KEYS[at])
-  -- These fields are set first, so that the table need not grow while it is filled.
+  -- Set these fields first, so that the table need not grow while it is filled.
   local it = {owner = false, ['until'] = false, ballot = false, count = false, fence = false, at = at}
   for i = 1, #stored, 2 do it[stored[i]] = stored[i + 1] end
   if stored[1] and not it.fence then error({err = 'ERR the key ' .. lock .. ' is no lock of this protocol'}) end
@@ -40,16 +39,13 @@ local function look_all()
   return seen
 end
 
--- Ends the hold of the writer.
 local function free(it)
   call('HDEL', it.lock, 'until', 'ttl', 'owner', 'kind', 'ballot', 'count')
   it.ends, it.owner = 0, nil
 end
 
--- Stores the fences of a name, and the fields that follow `it`. The key stays for KEEP from now,
--- and for KEEP after the last hold has ended: by then, the floor is at least the fence. The key
--- also stays while a revocation is remembered. A fence that is more than FAR ahead of TIME does not
--- raise the floor. The key of such a fence stays for KEEP after TIME has passed the fence.
+-- Stores the fences of a name, and the fields that follow `it`. docs/protocol.md, "What a node
+-- stores", says when the key expires.
 local function keep(it, ...)
   local last, fence = max(it.ends, now, it.read_ends or 0), max(it.fence, it.read_fence)
   local till = fence > micros + FAR and max(last, math.ceil(fence / 1000)) or last

@@ -3,8 +3,7 @@
 -- Removes `who` from the queue. Returns whether `who` had a place.
 local function drop(it, who)
   waiting(it, 1)
-  -- In a claim, the removal may be the first write. Claims must begin with a write that Redis
-  -- refuses without free memory, so add one.
+  -- A claim must begin with a write that Redis refuses without free memory: see common.lua.
   if claims and not wrote then call('HSET', it.lock, 'queue', '1') end
   if call('ZREM', KEYS[it.at + QUEUE], who) == 0 then return false end
   try('HDEL', KEYS[it.at + WAITING], who)
@@ -18,9 +17,8 @@ local function drop(it, who)
   return true
 end
 
--- The first live waiter; nil if there is none. Drops the dead waiters before it. The search stops
--- before the place of this operation's owner. With `by_claim`, the search for a reader's claim
--- skips waiting readers.
+-- The first live waiter before the place of this operation's owner; nil if there is none. Drops the
+-- dead waiters before it. For a reader's claim (`by_claim`), skips waiting readers.
 local function head(it, by_claim)
   local at, known = 1, waiting(it, 1)
   while known and known.who ~= owner do
@@ -35,9 +33,8 @@ local function head(it, by_claim)
   end
 end
 
--- Sends a hint to each waiter that became first or second. The waiter asks again H / 2 after its
--- last ask, or at once if this moment has passed. If `is_stuck` (a free name could not be handed
--- over), the first two waiters ask at once. No rule depends on these hints.
+-- Sends hints to waiters that became first or second. If `is_stuck` (a free name could not be
+-- handed over), tells the first two waiters to ask at once.
 local function tell(it, is_stuck)
   for at = 1, it.line and 2 or 0 do
     local known = waiting(it, at)
@@ -48,15 +45,13 @@ local function tell(it, is_stuck)
   end
 end
 
--- Removes the owner of this operation from the queue. Returns whether this owner had a place.
 local function leave(it)
   local had = drop(it, owner)
   tell(it)
   return had
 end
 
--- Gives the owner of this operation a place in the queue, or renews its place. Returns the place,
--- counted from 1.
+-- Gives this operation's owner a place, or renews its place. Returns the place, counted from 1.
 local function join(it)
   local queue, said = KEYS[it.at + QUEUE], KEYS[it.at + WAITING]
   local expires = digits(max(2 * again + 1, call('PTTL', queue)))
@@ -68,10 +63,9 @@ local function join(it)
   return call('ZRANK', queue, owner) + 1
 end
 
--- Hands the name over with the ballot `with`, unless a writer holds it. If the first live waiter is
--- a writer, this writer gets the name, unless readers hold it. If the first live waiter is a
--- reader, all readers before the first live writer get the name. If `with` is too low, nobody gets
--- the name, and this function returns the first live waiter.
+-- Hands the name over with the ballot `with`, if its holders allow that: to the first live waiter
+-- or, if this is a reader, to all readers before the first live writer. If `with` is too low,
+-- returns the first live waiter instead.
 local function hand_over(it, with)
   local known, is_stuck
   while it.ends <= now and it.queue and not is_stuck do

@@ -1,16 +1,16 @@
--- The readers of a name. They hold the name together, and each reader has a hold of its own.
+-- The readers of a name. Each reader has a hold of its own.
 
 -- Stores a corrected time: the clock was set back, so the stored time was too far ahead of TIME.
--- Except in claims, this must not fail without free memory. So the first write is HDEL of a missing
--- field: it needs no memory, and does not change the key's expiry.
+-- Except in claims, HDEL of a missing field comes first: it needs no memory (see common.lua), and
+-- does not change the key's expiry.
 local function write(key, field, value)
   if inspects then return end
   if not claims then call('HDEL', key, '') end
   call('HSET', key, field, value)
 end
 
--- Returns two values: of the readers with ballots above `above`, the one whose hold ends last; and
--- the number of all readers.
+-- Returns the reader whose hold ends last of those with ballots above `above`, and the number of
+-- all readers.
 local function last_reader(it, above)
   local last, many = nil, 0
   for reader, known in pairs(it.reading) do
@@ -20,8 +20,7 @@ local function last_reader(it, above)
   return last, many
 end
 
--- Finds the reader whose hold ends last. If no reader is left, the fence becomes at least
--- `read_fence`.
+-- Finds the last reader. If no reader is left, the fence becomes at least `read_fence`.
 local function settle(it)
   it.reader = last_reader(it, -1)
   it.read_ends = it.reader and it.reading[it.reader].ends
@@ -52,8 +51,7 @@ local function look(it)
   end
 end
 
--- Gives `who` a hold as a reader, or extends its hold. An extension never moves the end of the hold
--- back, and never lowers its ballot.
+-- Gives `who` a hold as a reader, or extends its hold. Moves neither the end nor the ballot back.
 local function read(it, who, ttl, ballot)
   local key, had = KEYS[it.at + READERS], it.reading[who] or {ends = 0, ballot = 0}
   local mine = {ends = now + ttl, ttl = ttl, ballot = max(ballot, had.ballot)}
@@ -64,8 +62,8 @@ local function read(it, who, ttl, ballot)
   if not claims then call('PEXPIRE', key, expires) end
   call('HSET', key, who, format('%d %d %d', mine.ends, mine.ttl, mine.ballot))
   call('PEXPIRE', key, expires)
-  -- Remove a writer's hold. In a downgrade, the writer has become this reader. Otherwise the hold
-  -- has expired, and must not come back if the clock is set back.
+  -- In a downgrade, the writer has become this reader. Otherwise the writer's hold has expired, and
+  -- must not come back if the clock is set back.
   if it.owner then free(it) end
   it.read_fence = max(it.read_fence, ballot)
   keep(it)

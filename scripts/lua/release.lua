@@ -1,18 +1,10 @@
--- Releases or withdraws names. A release ends the owner's hold, whatever the hold's ballot is. A
--- withdrawal ends the hold only if the hold's ballot is at most `ballot`.
---
+-- Releases or withdraws names: see docs/protocol.md.
 -- KEYS    P..node; for each name P{name}, :readers, :waiting, :queue, :note
--- ARGV    names, owner, mode ('lock' or 'reader')
---         verb    'release': the owner has ended; 'withdraw': the owner goes on
---         token   for a release: locks with tokens up to this one are never renewed from now on;
---                 for a withdrawal: 0
---         ballot  the highest ballot that the owner has sent in an ask or received in a push
---         next    the ballot of a hand-over; 0: the node hands nothing over
---         place   for a withdrawal: 'TICKET H AGAIN KIND' of the place that the owner takes again
---                 if this withdrawal ends its hold; '': it takes no place again
+-- ARGV    names, owner, mode ('lock' or 'reader'), verb ('release' or 'withdraw'), token (0 for a
+--         withdrawal), ballot, next, place ('TICKET H AGAIN KIND' of the place that the owner takes
+--         again if a withdrawal ends its hold; '': none)
 -- Returns nothing if the operation has one name and ended the owner's hold on it; else released,
 --         and the number of names on which it ended the owner's hold
-
 local has_ended, token
 
 local function give_up(it)
@@ -40,7 +32,7 @@ local function give_up(it)
   if has_ended then call('HSET', it.lock, 'over', digits(it.over)) end
 end
 
--- Removes the note of this owner. The release is valid even if the note cannot be removed.
+-- Removes the owner's note. The release is valid even if the note cannot be removed.
 local function end_note(it)
   local key = KEYS[it.at + NOTE]
   if call('HGET', key, 'owner') ~= owner then return end
@@ -61,7 +53,6 @@ return each(8, 5, function(at, key)
     if it.mine then freed = freed + 1 end
   end
   for _, it in ipairs(seen) do
-    -- The grant that is withdrawn had ended the owner's place. The owner takes the place again.
     if it.mine and place ~= '' then
       ticket, lasts, again, kind = match(place, '^(%d+) (%d+) (%d+) (%d+)$')
       more().join(it)

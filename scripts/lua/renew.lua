@@ -1,16 +1,12 @@
--- Makes the owner's hold of each name last another ttl. A free name is held again. If the owner
--- cannot hold all names, nothing changes.
---
+-- Makes the owner's hold of each name last another ttl, or changes nothing: see docs/protocol.md.
 -- KEYS    P..node; for each name P{name}, :readers, :waiting, :queue, :note
--- ARGV    names, owner, mode ('lock' or 'reader'), kind, ttl, token (with which the names were won)
---         ballot  the hold's ballot becomes at least this: the token, or the ballot of a set
---         count (of guards), note (the note's number; -1: no note), age (ms since the names were
---         acquired), says (the note's text)
+-- ARGV    names, owner, mode ('lock' or 'reader'), kind, ttl, token, ballot, count (of guards),
+--         note (its number; -1: none), age (ms since the names were acquired), says (the note)
 -- Returns nothing if the owner held all names; healed if a name was free; lost, HOLDER if another
 --         owner holds a name; lost, '' if locks with this token are released or revoked
 
--- Stores the holder's note, unless a later note is stored already. The renewal is valid even if the
--- note cannot be stored.
+-- Stores the note, unless a later note is stored already. The renewal is valid even if the note
+-- cannot be stored.
 local function describe(it, number, age, says)
   local key = KEYS[it.at + NOTE]
   local whose, known = unpack(call('HMGET', key, 'owner', 'number'))
@@ -33,8 +29,7 @@ return each(11, 5, function(at, key)
     if it.holder and it.holder ~= owner then return {'lost', it.holder} end
   end
   for _, it in ipairs(seen) do
-    -- If the name is free, the owner holds it again and leaves its queue. The hold's ballot never
-    -- goes down: otherwise a late withdrawal of an earlier ask would end the hold.
+    -- If the hold's ballot went down, a late withdrawal of an earlier ask would end the hold.
     local is_free, with = it.holder ~= owner, it.holder == owner and max(it.ballot, ballot) or ballot
     if is_reader then more().read(it, owner, ttl, ballot) else hold(it, owner, kind, with, count, ttl) end
     if is_free then reply = {'healed'} end

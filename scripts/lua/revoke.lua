@@ -1,11 +1,8 @@
--- Revokes names: from now on, this node renews no lock on them with a token up to `ballot`. This
--- ends no hold.
---
+-- Revokes names: see docs/protocol.md.
 -- KEYS    P..node; for each name P{name}, :readers
 -- ARGV    names, ballot
 -- Returns revoked, and of the hold that ends last: HOLDER ('' if all names are free), BALLOT (if
 --         readers hold the name: `read_fence`), MS LEFT
-
 return each(2, 2, function(at, key)
   first, names, ballot = key, ARGV[at] + 0, ARGV[at + 1] + 0
   rotate()

@@ -1,8 +1,7 @@
 -- Helpers of hello.lua: they check INFO, and keep the ids that clients have seen on nodes.
 
 local SEEN = KEYS[2]
--- Arguments of hello.lua: how long ids are kept (`spare`), and the ids that the client sees now
--- (`seen`).
+-- The arguments `spare` and `seen` of hello.lua.
 local spare, ids
 
 local function fields(key)
@@ -11,16 +10,15 @@ local function fields(key)
   return all
 end
 
--- PEXPIRE comes first: without free memory, Redis refuses a script whose first write is HSET.
+-- PEXPIRE comes first: it needs no memory (see common.lua).
 local function write(key, field, value)
   call('PEXPIRE', SEEN, spare)
   if value then call('HSET', key, field, value) else call('HDEL', key, field) end
   call('PEXPIRE', SEEN, spare)
 end
 
--- Whether the node cannot have forgotten a lock that may still be held. The server's process must
--- have been up for longer than `age` (1.25 max_ttl). It must never have been a replica, evicted a
--- key, or run FLUSHALL, FLUSHDB or SWAPDB.
+-- Whether the node cannot have forgotten a lock that may still be held: see *first use* in
+-- docs/protocol.md. `age` is 1.25 max_ttl.
 local function kept_all(age)
   local info = call('INFO', 'server') .. call('INFO', 'stats') .. call('INFO', 'replication')
   local uptime, commands = match(info, 'uptime_in_seconds:(%-?%d+)') or 0, call('INFO', 'commandstats')
@@ -30,8 +28,8 @@ local function kept_all(age)
   return uptime * 1000 - 1000 > age + 0 and match(info, 'evicted_keys:0%s') and match(info, 'master_replid2:0+%s')
 end
 
--- Removes ids that are too old from `seen`. `shows`: this hello may write, and the client's list is
--- in force. If so, deletes the old ids on the node, and stores the ids that the client sees.
+-- Removes old ids from `seen`. If `shows` (this hello may write, and the client's list is in
+-- force), also removes them on the node, and stores the ids that the client sees.
 local function see(seen, shows)
   for field, since in pairs(seen) do
     if now < since + 0 or now - since >= spare + 0 then

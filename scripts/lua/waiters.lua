@@ -1,8 +1,7 @@
 -- The waiters of a name in the order of their tickets, with what each waiter sent in its last ask.
 
--- Reads a waiter from `key`: its H, the time from its last ask to the next, when the last ask was,
--- and its kind. A waiter without a readable entry counts as dead. If the last ask is ahead of TIME,
--- the clock was set back, and this ask counts as made now.
+-- Reads a waiter from `key`. A waiter without a readable entry counts as dead. If the last ask is
+-- ahead of TIME, the clock was set back, and this ask counts as made now.
 local function waiter(key, who, ticket)
   local client, mark, number = match(who, '^(.*)/(s?)(%d+)$')
   local it = {who = who, ticket = ticket + 0, reads = mark == 's', number = number}
@@ -36,8 +35,7 @@ local function wake(known, what)
   if type(done) == 'table' then unpublished = done.err end
 end
 
--- Whether the waiter is live: its last ask is not too long ago, and its client has subscribed to
--- its channel. If the user may not run PUBSUB, all clients count as subscribed.
+-- Whether the waiter is live. If the user may not run PUBSUB, all clients count as subscribed.
 local function lives(known)
   if known.lives then return true end
   if not known.channel or not known.lasts or known.is_silent then return false end

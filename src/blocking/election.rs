@@ -82,7 +82,7 @@ pub struct LeaderLease(Blocking<crate::LeaderLease>, Lease);
 /// iterator ends its subscription.
 #[must_use = "it sends no request until `next` is called"]
 pub struct Leaders {
-    /// The leaders that the iterator has yet to return, or the error that ended the iterator.
+    /// The leaders to return, or the error that ended the iterator.
     stream: Result<BoxStream<'static, Leadership>>,
     worker: Arc<Worker>,
 }

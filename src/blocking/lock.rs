@@ -10,8 +10,8 @@ use crate::error::{Error, Result};
 use crate::lock::Owner;
 use crate::rules::LostReason;
 
-/// A lock on one name or several. It has at most one holder at a time across all clients of the
-/// same nodes. This type is [`quorumlock::QuorumLock`](crate::QuorumLock) for threads.
+/// A lock on one name or several, with at most one holder across all clients of the same nodes.
+/// This type is [`quorumlock::QuorumLock`](crate::QuorumLock) for threads.
 ///
 /// Cheap to clone, `Send` and `Sync`. Threads that use the same `QuorumLock`, or clones of it,
 /// exclude each other, unless the threads share one [`Owner`].
@@ -34,11 +34,10 @@ pub struct QuorumLock(Blocking<crate::QuorumLock>);
 
 /// A held lock. The lock is renewed while this guard lives, and released when the guard is dropped.
 ///
-/// Dropping the guard does not wait, with one exception: dropping the last handle or guard of the
-/// quorum waits up to 250 ms for releases. Prefer [`release`](Self::release), which returns the
-/// result. A guard also has the methods of [`Lease`]: [`lost`](Lease::lost),
-/// [`token`](crate::Lease::token), [`is_held`](crate::Lease::is_held),
-/// [`ensure`](crate::Lease::ensure) and so on.
+/// Dropping the guard does not wait, unless it is the last handle or guard of the quorum: this drop
+/// waits up to 250 ms for releases. Prefer [`release`](Self::release), which returns the result. A
+/// guard also has the methods of [`Lease`]: [`lost`](Lease::lost), [`token`](crate::Lease::token),
+/// [`is_held`](crate::Lease::is_held), [`ensure`](crate::Lease::ensure) and so on.
 ///
 /// # Examples
 /// ```

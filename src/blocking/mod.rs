@@ -3,7 +3,7 @@
 //! A [`Quorum`] of this module has its own runtime, with one thread. The thread renews the held
 //! locks, and ends when the last handle and guard are dropped. Each call waits on the caller's
 //! thread. The types have the same names and methods as the types at the crate's root. Those types
-//! document the promises. The differences:
+//! document the promises. These are the differences:
 //!
 //! * `lost` takes a timeout, and returns why the lock was lost, or `None`: [`Lease::lost`].
 //! * `run` and `try_run` call a closure. Unlike a future, a closure cannot be stopped when the lock
@@ -17,7 +17,7 @@
 //! **Within a Tokio runtime, every call that waits is refused** with a `Config` error, even in
 //! [`spawn_blocking`](https://docs.rs/tokio/latest/tokio/task/fn.spawn_blocking.html). A call that
 //! waits would keep the runtime's thread from all other work. Use
-//! [`quorumlock::Quorum`](crate::Quorum) within a runtime. If a refused call consumes its guard, as
+//! [`quorumlock::Quorum`](crate::Quorum) within a runtime. If a refused call consumes the guard, as
 //! [`LockGuard::release`] does, the lock is released in the background. Quorums and guards may be
 //! dropped everywhere. Calls that send no request to nodes, such as [`Session::held`], work
 //! everywhere too.

@@ -10,8 +10,8 @@ use crate::error::{Error, Result};
 use crate::lease::Released;
 
 /// A job that the first of many callers does once in each period. This type is
-/// [`quorumlock::Once`](crate::Once) for threads. The page of `quorumlock::Once` has the promises,
-/// and says how to choose a period.
+/// [`quorumlock::Once`](crate::Once) for threads. That type's page has the promises, and says how
+/// to choose a period.
 ///
 /// Cheap to clone, `Send` and `Sync`.
 ///
@@ -135,8 +135,7 @@ impl OncePermit {
     /// `Unavailable` if too few nodes answered in time; `Config` within a Tokio runtime. In both
     /// cases the release goes on in the background, while a handle of the quorum lives.
     pub fn undo(self) -> Result<Released> {
-        // A permit that is only dropped counts as used. So give it back even if this call is
-        // refused.
+        // A dropped permit counts as used. So give the permit back even if this call is refused.
         if let Err(refused) = refuse_within_a_runtime() {
             self.0.inner.give_back();
             return Err(refused);

@@ -15,8 +15,8 @@ use crate::protocol::{Inspected, Taken};
 ///
 /// The quorum's thread ends once the last handle, lock and guard are dropped, and all releases are
 /// confirmed (after 30 s at most). Leases, sessions and iterators keep the thread alive too.
-/// Dropping the last of all these values waits up to 250 ms for the releases, except within a Tokio
-/// runtime. So a lock is released even if its guard is dropped just as `main` returns. A quorum in
+/// Outside of a Tokio runtime, dropping the last of all these values waits up to 250 ms for the
+/// releases. So a lock is released even if its guard is dropped just as `main` returns. A quorum in
 /// a `static` is never dropped: call [`shutdown`](Self::shutdown) before `main` returns.
 ///
 /// # Examples
@@ -109,7 +109,7 @@ impl Quorum {
         Blocking::start(async { builder.in_memory(nodes) }).map(Self)
     }
 
-    /// The default options of this quorum's locks. Change a copy of them for
+    /// A copy of the default options of this quorum's locks, as a base for
     /// [`lock_with`](Self::lock_with).
     #[must_use]
     pub fn options(&self) -> LockOptions {
@@ -130,7 +130,7 @@ impl Quorum {
         self.0.wait(self.0.inner.inspect(name))
     }
 
-    /// Takes `name` away from its holder. Never makes two holders: see
+    /// Takes `name` away from its holder, without making two holders: see
     /// [`Quorum::revoke`](crate::Quorum::revoke).
     ///
     /// # Errors

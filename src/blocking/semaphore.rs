@@ -13,8 +13,8 @@ use crate::rules::LostReason;
 /// holder at most. This type is [`quorumlock::QuorumSemaphore`](crate::QuorumSemaphore) for
 /// threads.
 ///
-/// Cheap to clone, `Send` and `Sync`. Clones share what they know of held permits, so that they
-/// claim free permits first. So keep one semaphore, and do not make a new one for each acquisition.
+/// Cheap to clone, `Send` and `Sync`. Clones share a record of held permits, and claim free permits
+/// first. So keep one semaphore, and do not make a new one for each acquisition.
 ///
 /// # Examples
 /// ```

@@ -51,7 +51,7 @@ thread_local! {
 #[derive(Clone)]
 pub struct Session(Blocking<crate::Session>);
 
-/// Options of a session, which [`grant`](Self::grant) begins.
+/// Options of a session. [`grant`](Self::grant) begins the session.
 ///
 /// # Examples
 /// ```
@@ -284,8 +284,8 @@ impl Session {
     }
 }
 
-/// The session that was current when a scope began. It becomes current again when this value is
-/// dropped, at the end of the scope.
+/// The session that was current when a scope began. Dropping this value, at the end of the scope,
+/// makes that session current again.
 struct Before(Option<Session>);
 
 impl Drop for Before {

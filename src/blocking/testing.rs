@@ -1,9 +1,9 @@
 //! How to test contention and loss in your own code, if it uses locks without async. This module
 //! needs the features `blocking` and `testing`.
 //!
-//! This module works as [`quorumlock::testing`](crate::testing), whose page says more. But with
-//! this module, tests cannot pause time, because a quorum has its own thread. So let the code under
-//! test take its timeouts and its ttl from settings, and set short times in tests.
+//! This module works as [`quorumlock::testing`](crate::testing), whose page says more. But tests
+//! cannot pause time here, because a quorum has its own thread. So let the code under test take its
+//! timeouts and its ttl from settings, and set short times in tests.
 //!
 //! # Contention
 //!
@@ -14,7 +14,7 @@
 //! use quorumlock::blocking::{Quorum, testing};
 //! use std::time::Duration;
 //!
-//! /// The code under test: it leaves an order alone that somebody else ships.
+//! /// The code under test: it skips an order that somebody else ships.
 //! fn ship(quorum: &Quorum, order: &str, patience: Duration) -> Result<bool> {
 //!     match quorum.lock(order).acquire(patience) {
 //!         Ok(guard) => guard.release().map(|_| true),

@@ -11,12 +11,12 @@ use crate::lease::Released;
 use crate::lock::Quorum;
 use crate::rules::LostReason;
 
-/// How long dropping the last handle waits for releases. If `main` returns after this time,
-/// releases that are still pending may not be sent.
+/// How long dropping the last handle waits for releases. Releases that take longer may not be sent
+/// if `main` returns.
 const FLUSH: Duration = Duration::from_millis(250);
 
-/// How long releases may go on after the last handle was dropped. This time may be long, because no
-/// caller waits for them, and many releases take long on a busy machine.
+/// How long releases may go on after `FLUSH`. This time is long because no caller waits for it, and
+/// many releases take long on a busy machine.
 const FAREWELL: Duration = Duration::from_secs(30);
 
 /// A quorum and its runtime. All handles, locks and guards of the quorum share this value.
@@ -28,7 +28,6 @@ pub(super) struct Worker {
 }
 
 impl Worker {
-    /// Starts a runtime, and on this runtime the quorum that `opened` returns.
     fn start(opened: impl Future<Output = Result<Quorum>>) -> Result<Arc<Self>> {
         refuse_within_a_runtime()?;
         let runtime = Builder::new_multi_thread().worker_threads(1).thread_name("quorumlock").enable_all().build();
@@ -39,7 +38,7 @@ impl Worker {
         match runtime.block_on(opened) {
             Ok(quorum) => Ok(Arc::new(Self { quorum, runtime: Some(runtime) })),
             Err(error) => {
-                // To drop the runtime would wait for blocked work, such as a lookup at a name
+                // Dropping the runtime would wait for blocked work, such as a lookup at a name
                 // server that does not answer.
                 runtime.shutdown_background();
                 Err(error)
@@ -50,21 +49,21 @@ impl Worker {
     /// Waits for `future` on this thread.
     pub(super) fn wait<T>(&self, future: impl Future<Output = T>) -> Result<T> {
         refuse_within_a_runtime()?;
-        // `runtime` is not `None` here: only `drop` takes it, and then nobody can call `wait`.
+        // `runtime` is `Some` here: only `drop` takes it, and nobody can call `wait` after `drop`.
         let runtime = self.runtime.as_ref().ok_or_else(Error::closed)?;
         Ok(runtime.block_on(future))
     }
 
-    /// Waits for `future` on this thread, for `patience` at most.
+    /// As `wait`, for `patience` at most.
     pub(super) fn within<T>(&self, patience: Duration, future: impl Future<Output = T>) -> Result<Option<T>> {
         self.wait(self.quorum.within(patience, future))
     }
 }
 
 impl Drop for Worker {
-    /// Waits for releases for `FLUSH` at most; within a Tokio runtime, does not wait. A task on the
-    /// quorum's runtime ends that runtime when all releases have been confirmed, or after
-    /// `FAREWELL`.
+    /// Waits for releases, for `FLUSH` at most. Within a Tokio runtime, does not wait. A task on
+    /// the quorum's runtime ends that runtime when all releases have been confirmed, or after
+    /// `FLUSH` and `FAREWELL`.
     ///
     /// Does not call `block_on`: `block_on` would panic in the destructor of a thread-local, and
     /// would not return while the quorum's thread writes to a log that is blocked.
@@ -102,8 +101,8 @@ pub(super) fn refuse_within_a_runtime() -> Result<()> {
 /// contains a `Blocking`.
 #[derive(Clone)]
 pub(super) struct Blocking<T> {
-    // Declared before `worker`, so that it is dropped first: its drop sends releases, for which the
-    // runtime must still run.
+    // Declared before `worker`, and so dropped before it: the drop sends releases, which need the
+    // runtime.
     pub(super) inner: T,
     pub(super) worker: Arc<Worker>,
 }
@@ -122,7 +121,6 @@ impl<T> Blocking<T> {
         Blocking { inner, worker: self.worker.clone() }
     }
 
-    /// Waits for `future` on this thread.
     pub(super) fn wait<U>(&self, future: impl Future<Output = Result<U>>) -> Result<U> {
         self.worker.wait(future)?
     }

@@ -12,7 +12,7 @@ use crate::words::exact;
 
 /// The shortest ttl, 100 ms. Drift and round trips would use up too much of a shorter ttl.
 pub const MIN_TTL: Duration = Duration::from_millis(100);
-/// The least constant part of the drift, as in Redlock: "2 milliseconds for small TTLs" in
+/// The smallest allowed `drift_constant`, as in Redlock: "2 milliseconds for small TTLs" in
 /// <https://redis.io/docs/latest/develop/use/patterns/distributed-locks/>.
 const LEAST_DRIFT: Duration = Duration::from_millis(2);
 
@@ -33,10 +33,9 @@ pub(crate) struct Rules {
     /// Waiters behind the first two of a node's queue ask again after a third of this ttl, or after
     /// the length of a hand-over if that is longer.
     pub(crate) places: Duration,
-    /// The period of a [`Once`](crate::Once): nodes hold its names for this time. Leases rely on
-    /// the ttl only.
+    /// The period of a [`Once`](crate::Once): nodes hold the names for this time. Without renewals,
+    /// the lease ends after the ttl.
     pub(crate) period: Option<Duration>,
-    /// The class in metrics.
     pub(crate) class: Class,
     /// Whether spans have the name of the lock.
     pub(crate) trace_name: bool,
@@ -48,18 +47,18 @@ impl Rules {
         self.max_rounds.is_some_and(|most| rounds >= most)
     }
 
-    /// How long a call that does not wait for holders goes on at most, if votes are split again and
-    /// again.
+    /// The longest time for which a call that does not wait for holders tries again after split
+    /// votes.
     pub(crate) fn longest_try(&self) -> Duration {
         self.round_timeout * 2
     }
 
-    /// The rules of a semaphore's gate. While the holder of the gate waits for permits, it renews
-    /// the gate, each time for the length of one hand-over. So a dead holder of the gate delays
-    /// other callers no longer than a dead waiter does.
+    /// The rules of a semaphore's gate. While the gate's holder waits for permits, it renews the
+    /// gate. Each renewal lasts as long as a hand-over, so a dead holder delays other callers no
+    /// longer than a dead waiter does.
     ///
     /// These rules would pass all checks of `LockOptions::checked`. If drift would use up half of a
-    /// hand-over, the gate is renewed for the ttl each time.
+    /// hand-over, each renewal lasts for the ttl.
     pub(crate) fn of_gate(&self, round_trip: Duration) -> Self {
         let lasts = handover::lasts(self.validity.ttl(), self.drift, round_trip);
         let validity = if leaves_enough(self.drift, lasts.ttl()) { lasts } else { self.validity };
@@ -187,8 +186,7 @@ pub(super) fn too_long(what: &str, time: Duration) -> String {
     )
 }
 
-/// Checks that a text may be the value of a label: it has only characters that no exporter must
-/// escape.
+/// Checks that a text may be the value of a label: none of its characters needs escaping.
 pub(super) fn labelled(what: &str, text: &str, most: usize) -> Result<()> {
     let plain = text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte));
     require(plain && (1..=most).contains(&text.len()), || {

@@ -16,7 +16,8 @@ const PASSWORD_FILE: &str = "QUORUMLOCK_PASSWORD_FILE";
 const TRANSPORT: &str = "QUORUMLOCK_TRANSPORT";
 
 impl Config {
-    /// Reads settings from the environment. Unset and empty variables set nothing.
+    /// Reads settings from the environment. Unset and empty variables set nothing, but an empty
+    /// `QUORUMLOCK_KEY_PREFIX` is an error.
     ///
     /// | variable | field |
     /// |---|---|
@@ -25,13 +26,13 @@ impl Config {
     /// | `QUORUMLOCK_PASSWORD_FILE` | `password_file` |
     /// | `QUORUMLOCK_TLS_CA`, `QUORUMLOCK_TLS_CERT`, `QUORUMLOCK_TLS_KEY`, `QUORUMLOCK_TLS_SERVER_NAME` | `tls_ca`, `tls_cert`, `tls_key`, `tls_server_name` |
     /// | `QUORUMLOCK_TTL`, `QUORUMLOCK_TIMEOUT`, `QUORUMLOCK_MAX_TTL` | `ttl`, `timeout`, `max_ttl`: `500ms`, `30s`, `1.5m`, `2h`; a bare number is seconds |
-    /// | `QUORUMLOCK_KEY_PREFIX`, `QUORUMLOCK_KEY_FORMAT` | `key_prefix`, which must not be empty, and `key_format` |
+    /// | `QUORUMLOCK_KEY_PREFIX`, `QUORUMLOCK_KEY_FORMAT` | `key_prefix`, `key_format` |
     /// | `QUORUMLOCK_TRANSPORT` | `transport`: `fred` or `redis-rs` |
     ///
     /// The variables `QUORUMLOCK_TLS_..` need the feature `tls` or `tls-aws-lc`.
     ///
-    /// The command reads the same variables, and also `QUORUMLOCK_CONFIG`, which names its
-    /// configuration file.
+    /// The command reads the same variables, and also `QUORUMLOCK_CONFIG`, the path of the
+    /// command's configuration file.
     ///
     /// # Errors
     /// `Config` for an invalid variable, which the message names.
@@ -57,7 +58,7 @@ impl<F: Fn(&str) -> Option<OsString>> Variables<F> {
             ttl: self.ttl()?,
             timeout: self.time("QUORUMLOCK_TIMEOUT")?,
             max_ttl: self.time("QUORUMLOCK_MAX_TTL")?,
-            // An empty prefix counts as set. `Settings::checked` refuses it.
+            // `text` also returns an empty prefix, which `Settings::checked` refuses.
             key_prefix: self.text("QUORUMLOCK_KEY_PREFIX")?,
             key_format: self.set("QUORUMLOCK_KEY_FORMAT")?,
             transport: self.transport()?,

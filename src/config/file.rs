@@ -15,7 +15,7 @@ use crate::node::redis::{Tls, Transport};
 /// Unset fields keep the defaults of [`QuorumBuilder`](crate::QuorumBuilder). With `serde`, every
 /// field may be left out, and unknown fields are refused. Times are texts with their unit:
 /// `"500ms"`, `"30s"`, `"1.5m"`, `"2h"`. The `quorumlock` command's configuration file has the same
-/// fields. You choose the file's format and its parser. The parser's errors may quote passwords.
+/// fields. You choose the file's format and the parser, whose errors may quote passwords.
 ///
 /// [`Debug`] does not show passwords.
 ///
@@ -48,7 +48,7 @@ pub struct Config {
     /// file is read at each connection; a pipe is read only once. A relative path starts in the
     /// working directory, or in the folder that [`relative_to`](Self::relative_to) sets.
     pub password_file: Option<PathBuf>,
-    /// See [`Tls::ca_file`]. A relative path starts where that of `password_file` does.
+    /// See [`Tls::ca_file`]. A relative path starts as for `password_file`.
     pub tls_ca: Option<PathBuf>,
     /// The first file of [`Tls::client_certificate`].
     pub tls_cert: Option<PathBuf>,
@@ -128,8 +128,8 @@ impl Config {
     /// `redis://eu:6379,redis://us:6379`. In a user or password, `%2C` is a comma.
     ///
     /// # Errors
-    /// `Config` for an address without a scheme. Other mistakes are reported when the quorum
-    /// connects.
+    /// `Config` if `list` has several addresses, and one has no scheme. Other mistakes are reported
+    /// when the quorum connects.
     pub fn from_urls(list: &str) -> Result<Self> {
         let nodes = split(list).map_err(Error::config)?.into_iter().map(NodeConfig::new).collect();
         Ok(Self { nodes, ..Self::default() })
@@ -178,7 +178,7 @@ impl Config {
 }
 
 impl fmt::Debug for Config {
-    /// Leaves out the nodes, which may have passwords.
+    /// Shows only the number of nodes, because nodes may have passwords.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Config")
             .field("nodes", &self.nodes.len())

@@ -42,9 +42,10 @@ impl LockOptions {
         self
     }
 
-    /// Whether the lock is renewed for as long as its guard lives. Default on. Even if this is off,
-    /// a lock that nodes handed over is renewed once, to get its whole ttl. And each note and each
-    /// proclaimed value renews the lock once, because renewals carry notes and values.
+    /// Whether the lock is renewed for as long as its guard lives. Default on. With `auto_renew`
+    /// off, two kinds of renewals remain. A lock that nodes handed over is renewed once, to get its
+    /// whole ttl. Each note and each proclaimed value renews the lock once, because renewals carry
+    /// notes and values.
     #[must_use]
     pub const fn auto_renew(mut self, on: bool) -> Self {
         self.manual = !on;
@@ -60,24 +61,25 @@ impl LockOptions {
 
     /// The share of the ttl by which clocks may run apart. Default 0.01; from 0 to 0.2. A factor
     /// above 0.01 must not exceed the factor in
-    /// [`QuorumBuilder::options`](crate::QuorumBuilder::options).
+    /// [`QuorumBuilder::options`](crate::QuorumBuilder::options), which decides when a node's clock
+    /// counts as stepped.
     #[must_use]
     pub const fn drift_factor(mut self, factor: f64) -> Self {
         self.drift.factor = factor;
         self
     }
 
-    /// The part of the drift that does not depend on the ttl. Default 2 ms, which is also the
-    /// least. Nodes count whole milliseconds, so a hold may end 1 ms too early. The other 1 ms is
-    /// for short ttls, as in Redlock.
+    /// The part of the drift that does not depend on the ttl. Default and least: 2 ms, as in
+    /// Redlock. Of these, 1 ms is needed because nodes count whole milliseconds: a hold may end 1
+    /// ms too early.
     #[must_use]
     pub const fn drift_constant(mut self, constant: Duration) -> Self {
         self.drift.constant = constant;
         self
     }
 
-    /// How much validity a lock must have left when it is acquired. A round that leaves less has
-    /// failed. Default 0.
+    /// How much validity a lock must have left when it is acquired. A round that leaves less counts
+    /// as failed. Default 0.
     ///
     /// A lock that nodes hand over has a validity of about 3 s at most. If `least` is longer, the
     /// caller asks the nodes once more after a hand-over, which takes a round trip.
@@ -105,9 +107,9 @@ impl LockOptions {
 
     /// Whether callers of all processes get the lock in the order of their calls. Default on.
     ///
-    /// If this is off, callers ask again after random pauses, and may overtake callers that have
-    /// waited longer. If the nodes are near, the lock changes hands more often than in order. But
-    /// an unlucky caller may wait without a limit.
+    /// With `fair` off, callers ask again after random pauses, and may overtake callers that have
+    /// waited longer. If the nodes are near, the lock changes hands more often than with `fair` on.
+    /// But an unlucky caller may wait without a limit.
     #[must_use]
     pub const fn fair(mut self, on: bool) -> Self {
         self.barging = !on;
@@ -127,8 +129,8 @@ impl LockOptions {
     ///
     /// A round asks all nodes. If a node has seen another caller's claim with a higher ballot, the
     /// round asks again, up to three times. Between two rounds, a caller waits in the nodes'
-    /// queues: at most for 5 s, or for a third of the ttl if that is longer. Behind other callers
-    /// of this process, a caller waits for at most `most` times the
+    /// queues: for at most 5 s or a third of the ttl, whichever is longer. Behind other callers of
+    /// this process, a caller waits for at most `most` times the
     /// [`round_timeout`](Self::round_timeout). A caller that gives up gets the error `Timeout`,
     /// which names `max_rounds`. If too few nodes vote, the error is `Unavailable`.
     ///
@@ -143,9 +145,9 @@ impl LockOptions {
     /// `quorumlock_acquire_duration_seconds`, `acquisitions_total`, `hold_duration_seconds`,
     /// `locks_held` and `locks_lost_total`. Default: no class, and no such label.
     ///
-    /// Use a word for many locks, such as `orders`, and never a lock's own name: each class adds
-    /// about 50 series. A class has 1 to 32 of the characters `a-z A-Z 0-9 _ . -`. A process has at
-    /// most [`MAX_CLASSES`](crate::metrics::MAX_CLASSES) classes. Classes that come after these are
+    /// Use one word for many locks, such as `orders`, and never a lock's own name: each class adds
+    /// about 50 time series. A class has 1 to 32 of the characters `a-z A-Z 0-9 _ . -`. A process
+    /// has at most [`MAX_CLASSES`](crate::metrics::MAX_CLASSES) classes. Further classes are
     /// recorded as `other`.
     #[must_use]
     pub fn metrics_class(mut self, class: impl Into<Arc<str>>) -> Self {

@@ -20,8 +20,8 @@ pub(crate) struct PasswordFile {
     /// The option, variable or key that names the file.
     by: String,
     path: PathBuf,
-    /// Whether the given path was absolute. Errors may show an absolute path: it is surely no
-    /// password.
+    /// Whether the given path was absolute. An absolute path is surely no password, so errors may
+    /// show it.
     is_path: bool,
 }
 

@@ -9,13 +9,11 @@ use serde::de::{Error, Visitor};
 use crate::node::redis::Transport;
 use crate::words;
 
-/// Reads a time. Errors show an example.
 pub(super) fn time<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
     let what = "the time in quotes and with its unit, such as \"500ms\", \"30s\" or \"2m\"";
     deserializer.deserialize_str(Quoted(what, words::parse)).map(Some)
 }
 
-/// Reads a transport's name.
 pub(super) fn transport<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Transport>, D::Error> {
     let what = "the transport's name in quotes: \"fred\" or \"redis-rs\"";
     deserializer.deserialize_str(Quoted(what, str::parse::<Transport>)).map(Some)

@@ -33,7 +33,6 @@ impl NodeAddress {
 pub(crate) struct Settings {
     /// The quorum's name in metrics and traces.
     pub(crate) quorum: Arc<str>,
-    /// The list's name.
     pub(crate) list: String,
     pub(crate) nodes: Vec<NodeAddress>,
     pub(crate) options: LockOptions,
@@ -116,7 +115,7 @@ impl Settings {
         (!text.is_empty()).then(|| text.into())
     }
 
-    /// Parses a node's address. The quorum's TLS options apply if the address does not set its own.
+    /// Parses a node's address. TLS options that the address does not set are those of the quorum.
     /// TLS files are read here, so that mistakes in them are reported before anything is sent.
     fn endpoint(&self, node: &NodeAddress) -> Result<Endpoint> {
         let NodeAddress { name, address } = node;
@@ -137,7 +136,6 @@ impl Settings {
         Ok(endpoint)
     }
 
-    /// Parses and checks the addresses.
     pub(crate) fn endpoints(&self) -> Result<Vec<Endpoint>> {
         let count = self.nodes.len();
         require(count > 0, || "no node is configured; name at least one, or better three or five".to_owned())?;
@@ -175,7 +173,7 @@ fn printable(text: &str) -> bool {
     (1..=64).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic())
 }
 
-/// Checks a key format. The text around the name is fixed, so different names stay different.
+/// Checks a key format. The text around the name is fixed, so different names get different keys.
 fn checked_format(format: &str) -> Result<()> {
     require(format.matches(NAME).count() == 1, || {
         format!("key_format must have {NAME} in it, once, as in \"tenant/{NAME}\"")

@@ -12,17 +12,16 @@
 //!
 //! All helpers have the same rules:
 //!
-//! * A token **equal** to the highest comes from the same holder, which may write as often as it
-//!   wants to.
+//! * A token **equal** to the highest comes from the same holder, which may write again.
 //! * A **lower** token is refused with [`Stale`], which has both tokens. Nothing is written.
 //! * A **higher** token, or the first one, may write and becomes the highest.
 //! * **Read through the same helper** all data that a write depends on. The helper raises the fence
 //!   before it reads, so that no earlier holder can write between your read and your write.
-//! * Every writer of the data must go through the fence. The fence does not stop other writers.
+//! * Every writer of the data must use the fence. The fence cannot stop other writers.
 //! * **Use one fence for data that only one holder may write at a time.** An exclusive lock needs
-//!   one fence. A semaphore needs one fence for each permit, with its own name. Several readers, or
-//!   several permits, have tokens at the same time. A single fence would refuse all but the highest
-//!   of these tokens, although all are still held.
+//!   one fence. A semaphore needs one fence for each permit, with its own name. Several permits, or
+//!   several readers, are held at the same time. A single fence would refuse all of their tokens
+//!   except the highest.
 //!
 //! Keep the highest token for as long as a paused holder may come back. Storage that loses
 //! confirmed writes, such as a promoted Redis replica, may also lose the highest token.

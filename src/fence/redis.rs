@@ -2,8 +2,8 @@
 //!
 //! This is for the Redis server that has **your data**. That server need not be a node of the lock.
 //!
-//! A script compares the token with the highest token so far, which is stored at a separate key.
-//! Unless the token is lower, the script carries out the command in the same step. A [`Call`] makes
+//! A script compares the token with the highest token so far, which is stored at a separate key. If
+//! the token is not lower, the script carries out the command in the same step. A [`Call`] makes
 //! the arguments of `EVAL` for any client, and checks the reply. `Call::query_async` is for the
 //! crate `redis` (feature `redis-rs`):
 //!
@@ -41,12 +41,13 @@ use std::fmt;
 
 use super::{Stale, check};
 
-/// Carries out one command, unless the token is stale. Each call sends this script, so it is short.
+/// Carries out one command, unless the token is stale. The script is short, because each call sends
+/// it.
 ///
 /// * keys: the key of the fence, which has the highest token in decimal; then the command's keys;
 /// * arguments: the token in decimal, without leading zeros; then the command with its keys;
-/// * reply: the highest token so far, as a text; then the command's reply. If the first is not the
-///   token that was sent, nothing was done.
+/// * reply: the highest token so far, as a text; then the command's reply. If the first differs
+///   from the token that was sent, nothing was done.
 const SCRIPT: &str = include_str!("../../scripts/lua/fenced.lua");
 
 /// A command, the key of its fence, and the token. Scripts in Redis can run commands of about 7,000
@@ -132,7 +133,7 @@ pub enum Error {
     Unusable(String),
     /// An error from Redis or the client. If no answer came, the server may have carried out the
     /// command, or may still carry it out. **Acquire** the lock again, and read with the new token:
-    /// this read makes late commands stale. A read with the old token would not.
+    /// this read makes late commands stale, which a read with the old token would not do.
     #[cfg(feature = "redis-rs")]
     Redis(::redis::RedisError),
 }

@@ -15,7 +15,7 @@
 //! let mut transaction = pool.begin().await?;
 //! fence::guard(&mut transaction, "orders/42", guard.token()).await?;
 //! sqlx::query("UPDATE orders SET state = 'shipped' WHERE id = 42").execute(&mut *transaction).await?;
-//! // Commits if the lock is held for another second at least, and releases it.
+//! // Commits if the lock is held for another second at least. Releases the lock in any case.
 //! fence::commit_and_release(transaction, guard, Duration::from_secs(1)).await?;
 //! # Ok(())
 //! # }
@@ -24,13 +24,13 @@
 //! # What makes it safe
 //!
 //! The fence alone makes the transaction safe. Before the `COMMIT`, [`commit`] checks that the lock
-//! is still held. This check only saves work, and protects nothing: the lock may end during the
-//! `COMMIT`. If it does, the next holder's [`guard`] waits until the `COMMIT` is decided. Set
-//! `lock_timeout` to limit that wait.
+//! is still held. This check only saves work, because the lock may end during the `COMMIT`. In that
+//! case, the next holder's [`guard`] waits until the `COMMIT` is decided. Set `lock_timeout` to
+//! limit that wait.
 //!
 //! Call [`guard`] first in the transaction, before the transaction reads anything. `guard` works at
-//! each isolation level. At REPEATABLE READ and SERIALIZABLE, it fails with SQLSTATE 40001 if it
-//! waited for another transaction of the lock, and that transaction was committed. If it fails,
+//! each isolation level. At REPEATABLE READ and SERIALIZABLE, `guard` fails with SQLSTATE 40001 if
+//! it waited for another transaction of the lock, and that transaction was committed. In this case,
 //! begin the transaction again, as always at these levels. If a transaction has several fences, all
 //! transactions must guard them in one order, such as the order of their names. Otherwise two
 //! transactions may wait for each other.
@@ -63,7 +63,7 @@ use crate::error::Error as LockError;
 use crate::lease::{Lease, LockGuard};
 
 /// Creates the table of the fences if there is none. All statements of this module name the table
-/// without a schema, so `search_path` decides in which schema it is.
+/// without a schema, so `search_path` selects the schema.
 pub const TABLE: &str =
     "CREATE TABLE IF NOT EXISTS quorumlock_fences (resource TEXT PRIMARY KEY, fence BIGINT NOT NULL)";
 
@@ -73,7 +73,7 @@ const RAISE: &str = "INSERT INTO quorumlock_fences AS known (resource, fence) VA
     ON CONFLICT (resource) DO UPDATE SET fence = GREATEST(known.fence, EXCLUDED.fence) RETURNING fence";
 
 /// Returns the transaction's id for `txid_status`. In a failed transaction, this statement fails
-/// too. Without it, `COMMIT` would roll back the failed transaction and report no error.
+/// too. Without this statement, `COMMIT` would roll back a failed transaction and report no error.
 const ID: &str = "SELECT txid_current_if_assigned()";
 
 /// Checks that no higher token than `token` was seen for `resource`. When the transaction commits,
@@ -111,8 +111,8 @@ pub fn bigint(token: u64) -> Result<i64, Error> {
 /// with SQLSTATE 40003 or class 08.
 ///
 /// # Cancel safety
-/// If the future is dropped before the `COMMIT` is sent, the transaction is rolled back. If it is
-/// dropped after that, the result is unknown.
+/// If the future is dropped before the `COMMIT` is sent, the transaction is rolled back. If the
+/// future is dropped later, the result is unknown.
 pub async fn commit(mut transaction: Transaction<'_, Postgres>, lease: &Lease, margin: Duration) -> Result<(), Error> {
     let id = sqlx::query_scalar(ID).fetch_one(&mut *transaction).await.map_err(Error::Database)?;
     if let Err(lost) = lease.ensure(margin) {
@@ -126,7 +126,7 @@ pub async fn commit(mut transaction: Transaction<'_, Postgres>, lease: &Lease, m
 /// Like [`commit`], and then releases the lock, even if the commit failed. The release is safe even
 /// if the result is unknown: the next holder's [`guard`] waits until the `COMMIT` is decided.
 ///
-/// An unconfirmed release is no error: it goes on in the background, or the lock expires.
+/// An unconfirmed release is no error: the release goes on in the background, or the lock expires.
 ///
 /// # Errors
 /// As for [`commit`].
@@ -143,9 +143,9 @@ pub async fn commit_and_release(
     committed
 }
 
-/// The error of a failed `COMMIT`. After an ERROR from the server, nothing was committed, except if
-/// [`decided`] is false for its code. If the server ended the connection (FATAL), or no answer
-/// arrived, the server may have committed.
+/// The error of a failed `COMMIT`. If the server sent an ERROR with a code for which [`decided`] is
+/// true, nothing was committed. In all other cases, such as a FATAL error or no answer, the server
+/// may have committed.
 fn undecided(error: sqlx::Error, transaction: Option<i64>) -> Error {
     let said = error.as_database_error().and_then(|error| error.try_downcast_ref::<PgDatabaseError>());
     match said.map(|said| (said.severity(), said.code())) {
@@ -155,7 +155,7 @@ fn undecided(error: sqlx::Error, transaction: Option<i64>) -> Error {
 }
 
 /// Whether an ERROR with this code shows a rollback. 40003 is "statement completion unknown". Class
-/// 08 is a failed connection: a pooler or a proxy may report it instead of the server.
+/// 08 is a failed connection: a pooler or a proxy may report this code instead of the server.
 fn decided(code: &str) -> bool {
     code != "40003" && !code.starts_with("08")
 }
@@ -172,9 +172,9 @@ pub enum Error {
     /// The server or the connection failed before anything was committed. **Retry** the whole
     /// transaction under the same lock if the SQLSTATE is 40001 or 40P01.
     Database(sqlx::Error),
-    /// It is unknown whether the transaction was committed. **Look** before you repeat it: on a new
-    /// connection, `SELECT txid_status($1)` with `transaction` returns `committed`, `aborted`, or
-    /// `in progress`. After `in progress`, look again.
+    /// It is unknown whether the transaction was committed. **Look** before you repeat the
+    /// transaction: on a new connection, `SELECT txid_status($1)` with `transaction` returns
+    /// `committed`, `aborted`, or `in progress`. After `in progress`, look again.
     #[non_exhaustive]
     Unknown {
         /// The id of the transaction. `None` if the transaction has written nothing, so that its
@@ -183,7 +183,8 @@ pub enum Error {
         /// The error of the connection.
         source: sqlx::Error,
     },
-    /// The token does not fit a BIGINT, so no lock has it. **Fix** the code that passed this token.
+    /// The token does not fit a BIGINT, so it comes from no lock. **Fix** the code that passed this
+    /// token.
     TooLarge(u64),
 }
 

@@ -20,7 +20,7 @@ pub(super) struct Batch {
 }
 
 /// When to send renewals again: after a pause that begins at `from`. Renewals of a batch share the
-/// random number, so their pauses are equal.
+/// random number, so their pauses are usually equal.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Again {
     pub(super) from: Tick,

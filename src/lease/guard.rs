@@ -21,8 +21,8 @@ use crate::words::{about, exact, listed};
 /// The result of a release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Released {
-    /// The lock was held until this release. If other guards of the lock are left
-    /// ([`reenter`](LockGuard::reenter)), it stays held by them.
+    /// The lock was held until this release. If the lock has other guards
+    /// ([`reenter`](LockGuard::reenter)), these still hold it.
     Released,
     /// The lock was lost before this release. Others may have held it after its deadline.
     AlreadyExpired,
@@ -72,9 +72,9 @@ impl Lease {
         self.0.grant.names().iter().map(|name| &**name.text())
     }
 
-    /// The fencing token: greater than the token of every earlier holder of this lock. Storage that
-    /// rejects tokens below the highest one that it has seen is safe even from a holder that was
-    /// paused and has not noticed that it lost the lock.
+    /// The fencing token: greater than the token of every earlier holder of this lock. Storage
+    /// should reject tokens below the highest token that it has seen. It is then safe even from a
+    /// paused holder that has not noticed the loss of the lock.
     #[must_use]
     pub fn token(&self) -> u64 {
         self.0.grant.token()
@@ -85,8 +85,8 @@ impl Lease {
     ///
     /// A lock that nodes handed over to a waiter begins with a validity of 3 s and four round trips
     /// at most. The first renewal brings the whole validity. It is sent after 100 ms, or after a
-    /// round trip if that is longer, but before a quarter of the first validity has passed. If you
-    /// need a longer validity from the beginning, set
+    /// round trip if that is longer. But it is sent at the latest after a quarter of the first
+    /// validity. If you need a longer validity from the beginning, set
     /// [`min_validity`](crate::LockOptions::min_validity).
     #[must_use]
     pub fn remaining(&self) -> Duration {
@@ -133,9 +133,9 @@ impl Lease {
 
     /// A `CancellationToken` that is cancelled when the lock is lost, but not when it is released.
     ///
-    /// On another runtime than the quorum's, this call starts a task there, which watches the lock
-    /// until the lock ends or the token is cancelled. Otherwise the quorum's runtime cancels the
-    /// token, but only while this runtime runs.
+    /// If the caller is not on the quorum's runtime, this call starts a task on the caller's
+    /// runtime. The task watches the lock until the lock ends or the returned value is cancelled.
+    /// Otherwise the quorum's runtime cancels the returned value, but only while this runtime runs.
     #[must_use]
     pub fn cancellation(&self) -> CancellationToken {
         watch::cancellation(&self.0)

@@ -206,8 +206,7 @@ impl Held {
         if let Some(ended) = self.ended.get() {
             ended.cancel();
         }
-        // Log last, when the release is sent and waiting tasks are woken, and outside of the mutex:
-        // a recorder or a log may block or panic.
+        // Log last, and outside of the mutex: a recorder or a logger may block or panic.
         self.leases.freed(&self.rules, since);
         self.leases.voters.meters.lost(self.rules.class, reason);
         let names = self.grant.names().iter().map(AsRef::as_ref).collect::<Vec<&str>>().join(", ");
@@ -236,14 +235,14 @@ impl Held {
 
     /// Sends a renewal if the lock may be renewed. Also returns until when to wait for replies.
     fn send_renewal(&self, state: &mut State) -> Option<(Renewing, Tick)> {
-        // This renewal replaces the one that is planned, even if that is due because of a doubt.
+        // This renewal replaces the planned renewal, even one that is due because of a doubt.
         self.leases.schedule.clear(&mut state.renew);
         let now = self.now();
         if !state.tenure.may_renew(now) {
             return None;
         }
-        // Send under the mutex, so that no renewal follows a release. And no renewal has an older
-        // number of guards or an older note than a renewal before it.
+        // Send under the mutex, so that no renewal follows a release, and none carries an older
+        // note or number of guards than an earlier renewal.
         let renewing = self.grant.renew(state.holds, state.spoken.as_ref().map(|spoken| spoken.note(now)));
         // A renewal can make a node hold the name without a claim. So record all nodes that get it.
         state.tenure.sent(renewing.votes().sent());
@@ -309,8 +308,8 @@ impl Held {
         (open, state.over.take().map(CancellationToken::drop_guard))
     }
 
-    /// Releases a lost lock, unless a guard still keeps it. A guard keeps a lost lock until its
-    /// deadline at most, so that work under the lock can end.
+    /// Releases a lost lock, unless a guard still keeps it. A guard keeps a lost lock until the
+    /// lock's deadline at most, so that work under the lock can end.
     fn let_go(&self, state: MutexGuard<'_, State>) {
         let kept = state.holds > 0 && state.tenure.lingers(self.now());
         if !state.gone && !kept {
@@ -378,7 +377,8 @@ impl Watched for Held {
 
     fn ended(&self) -> &CancellationToken {
         let ended = self.ended.get_or_init(CancellationToken::new);
-        // If the lock was lost before this call, there was no `CancellationToken` to cancel.
+        // If the lock was lost before the first call, the loss found no `CancellationToken` to
+        // cancel.
         if self.lost().is_some() {
             ended.cancel();
         }

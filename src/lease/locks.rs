@@ -1,5 +1,5 @@
 //! The locks of a session: many grants, which are renewed and lost together. Their [`SessionState`]
-//! decides what happens to them. This code carries the decisions out.
+//! decides what happens to these locks. This code carries the decisions out.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
@@ -66,7 +66,7 @@ impl Locks {
             over: CancellationToken::new(),
             sooner: Notify::new(),
         });
-        // Set this timer even without locks: a shutdown finds the session through it.
+        // Set this timer even without locks: a shutdown finds the session through this timer.
         locks.expire_at(&mut locks.state(), Tick::NEVER);
         locks.lose_late(leases.lost_after(locks.since));
         locks
@@ -322,7 +322,7 @@ impl Locks {
         let votes = renewing.votes();
         let doubted = self.leases.voters.wakeups.doubts.since(sent.t0);
         let heard = Heard { t0: sent.t0, renewal, votes: &votes, doubted };
-        // One random number for the whole batch, so that its renewals are sent again together.
+        // The whole batch has one random number, so its renewals are sent again together.
         let pace = self.leases.pace(&self.rules, again.from, || again.random);
         let renewed = state.kept.tenancy.renewed(sent, heard, pace, self.now());
         if let Renewed::Lost(reason) = renewed {
@@ -359,8 +359,8 @@ impl Locks {
     }
 
     /// Releases lost locks: all of them if `all` is true, else those past their deadline. Nodes
-    /// keep a lock before its deadline until the holder drops it: work under this lock may still
-    /// run.
+    /// keep a lost lock until its deadline, unless the holder drops it first: work under the lock
+    /// may still run.
     fn let_go(&self, state: MutexGuard<'_, State>, all: bool) {
         let now = self.now();
         if let Phase::Lost(_) = state.kept.tenancy.phase() {
@@ -502,8 +502,8 @@ impl Timed for Locks {
             if let Some(locks) = locks.upgrade() {
                 locks.all_renewed(failed);
             }
-            // Record metrics last, and outside of the mutex: a recorder that blocks or panics
-            // delays no renewal.
+            // Record metrics last, and outside of the mutex: a recorder that blocks or panics must
+            // delay no renewal.
             ended.into_iter().for_each(|renewed| voters.meters.renewed(renewed));
         }
         .boxed()

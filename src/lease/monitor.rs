@@ -2,11 +2,11 @@
 //! releases again, each at its due time.
 //!
 //! The loop has only weak references to leases, so a dropped lease is not renewed. The loop does
-//! not wait for the nodes' replies, so it ends leases on time even if every node hangs. If many
-//! renewals are due at once, as after a stall of this process, those with the nearest deadlines are
-//! sent first: the queues to nodes are bounded, and a request that does not fit, or waits too long,
-//! fails. User code that the loop calls may panic: metrics recorders, logs and nodes. A panic ends
-//! the event in which it happened, but not the loop.
+//! not wait for the nodes' replies, so it ends leases on time even if every node hangs. After a
+//! stall of this process, many renewals are due at once. The loop sends those with the nearest
+//! deadlines first, because the queue of each node is bounded: requests that do not fit, or that
+//! wait too long, fail. User code that the loop calls may panic: metrics recorders, logs and nodes.
+//! A panic ends the event in which it happened, but not the loop.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -29,16 +29,16 @@ use crate::protocol::hello::{self, Greeter, Holdings};
 use crate::protocol::{Doubts, PendingRelease, ReleaseTasks, Voters};
 use crate::rules::{LostReason, NodeSet, Tick};
 
-/// The most renewals under way at a time. As many operations may be under way to one node (16 calls
-/// of 128), so a lower limit would slow renewals down if round trips are long. The limit is half of
-/// the length of a node's queue, in which all renewals of a session count as one.
+/// The most renewals under way at a time. One node can have 2,048 operations under way, too (16
+/// calls of 128). So a lower limit would slow renewals down if round trips are long. The limit is
+/// half of the length of a node's queue, in which all renewals of a session count as one.
 const RENEWALS: usize = 2_048;
 /// While at least this many operations of large renewals are under way, no further large renewal
 /// begins. With too many operations at a time, nodes would be busy for longer than a call may take.
 /// All renewals of a session are sent together, and two sessions of the largest size fit.
 const OPERATIONS: usize = 16_384;
-/// A renewal with more operations than this is large. So all small renewals under way have at most
-/// [`OPERATIONS`] operations together.
+/// A renewal is large if it has more operations than this. So all small renewals under way have at
+/// most [`OPERATIONS`] operations together.
 const SMALL: usize = OPERATIONS / RENEWALS;
 
 impl Leases {
@@ -80,8 +80,8 @@ impl Leases {
         !leases.is_empty()
     }
 
-    /// Loses every live lease. If a claim was sent before this call, its lease is lost even if it
-    /// begins after this call. After a shutdown, every lease that begins is lost.
+    /// Loses every live lease. If a claim was sent before this call, its lease is lost even if the
+    /// lease begins later. After a shutdown, every lease that begins is lost.
     pub(crate) fn lose_all(&self, reason: LostReason) {
         match reason {
             LostReason::Closed => self.closed.store(true, Ordering::Release),
@@ -104,8 +104,8 @@ impl Leases {
     }
 
     /// Like [`lost_since`](Self::lost_since), for a session that began at `since`. A session that
-    /// began at the very moment of the loss is not lost, because it has no lock that was claimed
-    /// before the loss.
+    /// began at the very moment of the loss is not lost: none of its locks was claimed before the
+    /// loss.
     pub(super) fn lost_after(&self, since: Tick) -> Option<LostReason> {
         self.lost_since(since)
             .filter(|reason| *reason == LostReason::Closed || moment(since) < self.others.load(Ordering::Acquire))

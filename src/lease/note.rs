@@ -1,4 +1,4 @@
-//! The holder's note. Each renewal carries the note, so that nodes that do not have it store it.
+//! The holder's note. Each renewal carries the note, so that nodes without the note store it.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
 //! Leases that wait to be renewed, in the order of their deadlines. Only a few large renewals may
-//! be under way at a time, and small renewals need not wait for them.
+//! be under way at a time, and small renewals do not wait for large ones.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Weak;
@@ -10,7 +10,7 @@ use crate::rules::Tick;
 const FEW: usize = 1_024;
 
 /// Leases that wait to be renewed. Each lease is in the queue at most once. Dropped leases are
-/// removed when the queue is twice as long as after their last removal.
+/// removed when the queue has doubled since the last removal.
 pub(super) struct RenewalQueue<L: ?Sized> {
     /// The leases with small renewals, and those with large ones.
     orders: [BTreeMap<Turn, Weak<L>>; 2],
@@ -107,7 +107,7 @@ mod tests {
         leases.iter().for_each(|lease| turns.wait(Arc::downgrade(lease), at(**lease), **lease < 3));
         assert_eq!(turns.next(false).and_then(|lease| lease.upgrade()).as_deref(), Some(&3));
         assert!(turns.next(false).is_none());
-        // This lease has become small.
+        // The renewal of this lease is small now.
         turns.wait(Arc::downgrade(&leases[1]), at(2), false);
         assert_eq!(turns.next(false).and_then(|lease| lease.upgrade()).as_deref(), Some(&2));
         assert_eq!(all(turns), [1]);

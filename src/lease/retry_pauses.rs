@@ -10,13 +10,11 @@ use crate::host::Host;
 use crate::protocol::PendingRelease;
 use crate::rules::Backoff;
 
-/// Pauses between tries.
 const PAUSES: Backoff = Backoff { min: Duration::from_millis(100), max: Duration::from_secs(2) };
 
-/// The longest pause if nodes may hold a name for longer than a lease lasts, such as for `Once`.
-/// After the tries have gone on for as long as a lease lasts, a pause is half to all of the time
-/// since the first try, up to this limit. So a node that comes back gets the release within about
-/// the time for which it was away.
+/// The longest pause once a release has been tried for longer than the lock's ttl, such as for a
+/// `Once`. Each pause is then half to all of the time since the first try, up to this limit. So a
+/// node that comes back gets the release within about the time for which it was away.
 const RARELY: Duration = Duration::from_secs(60);
 
 /// Schedules another try of every release that comes through the channel. Ends when the channel has
@@ -43,7 +41,7 @@ fn pause(release: &dyn PendingRelease, random: u64) -> Duration {
 mod tests {
     use super::*;
 
-    /// The number of tries, and how long they have taken if that is longer than a lease lasts.
+    /// The results of `tries` and `overtime`.
     #[derive(Debug)]
     struct Tried(u32, Option<Duration>);
 

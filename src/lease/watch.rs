@@ -1,4 +1,4 @@
-//! Waiting until a lock, or the locks of a session, are lost.
+//! Waits until a lock, or the locks of a session, are lost.
 
 use std::sync::Arc;
 

@@ -16,7 +16,7 @@ use crate::spans;
 use crate::words::listed;
 
 impl Inner {
-    /// A request for these names, without a note. Its acquisition makes the ticket when it begins.
+    /// A request for these names, without a note. The ticket is made when the acquisition begins.
     pub(super) fn claimant<'a>(&'a self, names: &'a Arc<[Name]>, rules: &'a Rules, who: ClaimKind<'a>) -> Claimant<'a> {
         let (voters, queue, shut) = (&self.leases.voters, &self.queue, &self.shut);
         Claimant { voters, queue, names, told: names, who, rules, may_have_note: false, ticket: None, shut }

@@ -61,7 +61,7 @@ impl Asking {
         Ok(Turn::Ask(Asked { asking: self, names: missing.into() }))
     }
 
-    /// Resolves when an acquisition of this session ends after this call, even if it ends before
+    /// Resolves when an acquisition of this session ends after this call, even if that is before
     /// the first poll.
     pub(super) fn changed(&self) -> Notified<'_> {
         self.changed.notified()

@@ -40,8 +40,7 @@ impl QuorumBuilder {
         self
     }
 
-    /// Adds one node, which must be a master that is independent of the other nodes. Its address is
-    /// one of
+    /// Adds one node: a master that is independent of the other nodes. The address is one of
     ///
     /// * `redis://[user[:password]@]host[:port][/database]`, plain text,
     /// * `rediss://...[?ca=file&cert=file&key=file&server_name=name]`, the same over TLS, which needs
@@ -73,8 +72,8 @@ impl QuorumBuilder {
 
     /// Adds one node with this name: 1 to 64 printable ASCII characters and no space.
     ///
-    /// All clients must give a node the same name. A node needs an explicit name if clients reach
-    /// it by different addresses, or if a server at another address will replace its server.
+    /// All clients must give a node the same name. A node needs an explicit name if clients use
+    /// different addresses for it, or if a server at another address will replace its server.
     pub fn node_named(mut self, name: impl Into<Arc<str>>, address: impl Into<String>) -> Self {
         self.settings.nodes.push(NodeAddress { name: Some(name.into()), address: address.into() });
         self
@@ -86,13 +85,13 @@ impl QuorumBuilder {
     ///
     /// Clients that may want the same locks must have the same list. A node keeps one list in
     /// force, and votes only for clients of this list. The list stays in force while its clients
-    /// are connected, and for `max_ttl` and 15 s more. While it is in force, clients with another
-    /// list *of the same name* acquire nothing: otherwise two clients could hold one lock, each by
-    /// its own quorum.
+    /// are connected, and for `max_ttl` and 15 s more. In this time, clients with another list *of
+    /// the same name* acquire nothing: otherwise two clients could hold one lock, each by its own
+    /// quorum.
     ///
-    /// Clients whose lists have different names do not stop each other: each acquires locks if its
-    /// list is in force on a quorum of its nodes. Use different names only if the clients never
-    /// want the same locks.
+    /// Clients whose lists have different names do not stop each other. Each client acquires locks
+    /// if its list is in force on a quorum of its nodes. Use different names only if the clients
+    /// never want the same locks.
     pub fn list_name(mut self, name: impl Into<String>) -> Self {
         self.settings.list = name.into();
         self
@@ -133,11 +132,11 @@ impl QuorumBuilder {
     /// separate records and lists. The text around `{name}` may have 512 bytes, and no `{`, `}` or
     /// NUL.
     ///
-    /// Most calls return the formatted name, such as `acme/orders`, as
-    /// [`Lease::name`](crate::Lease::name) does. A client without a format can use the same lock by
-    /// this name. But [`Session::held`](crate::Session::held), [`Conflict`](crate::Conflict) and
-    /// [`Quorum::held_names`] return the names without the format, so that you can pass these names
-    /// to other calls. `held_names` lists only names of this format.
+    /// Most calls, such as [`Lease::name`](crate::Lease::name), return the formatted name,
+    /// `acme/orders`. By this name, a client without a format can use the same lock. But
+    /// [`Session::held`](crate::Session::held), [`Conflict`](crate::Conflict) and
+    /// [`Quorum::held_names`] return names without the format, so that you can pass these names to
+    /// other calls. `held_names` lists only names of this format.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
@@ -157,10 +156,9 @@ impl QuorumBuilder {
     }
 
     /// The first part of the connections' names in the servers' `CLIENT LIST`. Default
-    /// `quorumlock`. The whole name is `NAME:VERSION:LIST:HASH:HOST/PID/UUID`. After this first
-    /// part come this library's version, the name and the hash of the list of nodes, and the
-    /// client's id. The client's id is also the first part of the owner ids of its locks.
-    /// `quorumlock clients` reads the connections' names.
+    /// `quorumlock`. The whole name is `NAME:VERSION:LIST:HASH:HOST/PID/UUID`: this part, the
+    /// library's version, the name and the hash of the list of nodes, and the client's id. The
+    /// owner ids of the client's locks begin with the client's id.
     pub fn client_name(mut self, name: impl Into<String>) -> Self {
         self.settings.client_name = name.into();
         self
@@ -171,11 +169,10 @@ impl QuorumBuilder {
     ///
     /// `max_ttl` is also the time of the *restart guard*. A node that restarted or lost data may
     /// have forgotten locks, and a node whose clock was stepped may have ended locks early. Such a
-    /// node does not vote on claims until `max_ttl` has passed. New servers also wait for this
-    /// time, unless [`Quorum::init`] was called. A server that has run for longer than 1.25
-    /// `max_ttl` need not wait either, if it was not flushed, evicted nothing and never was a
-    /// replica since its start. Zero switches the guard off, for tests and demos: without the
-    /// guard, a restarted node can grant a lock twice.
+    /// node votes on claims only after `max_ttl`. So does a new server, with two exceptions:
+    /// [`Quorum::init`] was called, or the server has run for longer than 1.25 `max_ttl` and, since
+    /// its start, was not flushed, evicted nothing and was never a replica. Zero switches the guard
+    /// off, for tests and demos: without the guard, a restarted node can grant a lock twice.
     ///
     /// `max_ttl` is part of the [list](Self::list_name), so all clients must have the same value.
     ///
@@ -185,10 +182,11 @@ impl QuorumBuilder {
         self
     }
 
-    /// Makes an onlooker, which never acquires locks. [`inspect`](Quorum::inspect),
+    /// Makes an onlooker: a client that never acquires locks. [`inspect`](Quorum::inspect),
     /// [`members`](Quorum::members), [`revoke`](Quorum::revoke) and
-    /// [`force_release`](Quorum::force_release) work. An onlooker makes no records and puts no list
-    /// in force, so it may connect to the nodes of any clients. [`Quorum::init`] needs an onlooker.
+    /// [`force_release`](Quorum::force_release) work. An onlooker writes no records to nodes and
+    /// puts no list in force, so it may connect to the nodes of any clients. [`Quorum::init`] needs
+    /// an onlooker.
     pub const fn onlooker(mut self) -> Self {
         self.settings.onlooker = true;
         self
@@ -200,7 +198,7 @@ impl QuorumBuilder {
         self
     }
 
-    /// The TLS options of nodes whose addresses begin with `rediss://`. They need the feature `tls`
+    /// The TLS options of nodes whose addresses begin with `rediss://`. TLS needs the feature `tls`
     /// or `tls-aws-lc`. Default: the system's authorities are trusted, and the client has no
     /// certificate. Certificate files are read when the quorum is opened, before anything is sent,
     /// and again at each connection.
@@ -209,9 +207,9 @@ impl QuorumBuilder {
         self
     }
 
-    /// The provider of user and password, for nodes whose addresses have no password. It is a
-    /// [`PasswordFile`](crate::PasswordFile) or a [type of your own](CredentialsProvider), and is
-    /// called for each new connection.
+    /// The provider of user and password, for nodes whose addresses have no password: a
+    /// [`PasswordFile`](crate::PasswordFile) or a [type of your own](CredentialsProvider). The
+    /// client calls the provider for each new connection.
     pub fn credentials(mut self, provider: impl CredentialsProvider) -> Self {
         self.settings.credentials = Some(Arc::new(provider));
         self
@@ -240,17 +238,16 @@ impl QuorumBuilder {
     }
 
     /// Connects, and returns when a quorum of nodes is connected and checked. The other nodes join
-    /// when they can be reached.
+    /// later, as soon as they can be reached.
     ///
-    /// This call describes the metrics to the installed recorder, so install a recorder before this
-    /// call.
+    /// Install a recorder of metrics before this call, which describes the metrics to the recorder.
     ///
     /// The quorum lives on the runtime of this call. When that runtime has ended, every call fails
     /// with `Config`: connect once per runtime.
     ///
     /// If a process forks, connect after the fork, in each child. A child inherits the sockets and
     /// the identity of its parent's quorum, but no task of the quorum runs in the child. So the
-    /// child could end a lock of the parent, or look like the lock's holder.
+    /// child could release a lock of the parent, or look like the lock's holder.
     ///
     /// # Errors
     /// `Config` if a setting is invalid, if two addresses lead to the same server, or outside of a
@@ -429,8 +426,8 @@ fn membership(settings: &Settings, rules: &Rules, names: Vec<Arc<str>>) -> Membe
     Membership { list, names, round_timeout, onlooker }
 }
 
-/// The metrics of this quorum. Call this before the nodes register their metrics, because it
-/// describes all metrics to the recorder.
+/// The metrics of this quorum. Describes all metrics to the recorder, so call this before the nodes
+/// register theirs.
 fn meters(settings: &Settings, nodes: usize) -> Meters {
     let size = Size::of(u32::try_from(nodes).unwrap_or(u32::MAX));
     Meters::new(settings.quorum.clone().into(), size.quorum(), PROTOCOL)

@@ -6,8 +6,8 @@ use crate::config::Config;
 use crate::error::{Error, Result};
 
 impl Config {
-    /// A builder with these settings. Settings that are not set have their defaults. The password
-    /// file is read now, and again at each connection.
+    /// A builder with these settings. Unset fields keep the builder's defaults. The password file
+    /// is read now, and again at each connection.
     ///
     /// # Errors
     /// `Config` if user, password and address of a node contradict each other, if an environment
@@ -34,7 +34,7 @@ impl Config {
 
 impl QuorumBuilder {
     /// A builder with the settings in the environment: [`Config::from_env`] lists the variables.
-    /// Calls on the builder override settings of the environment. But calls that add nodes keep the
+    /// Calls on the builder override these settings, except that [`node`](Self::node) adds to the
     /// environment's nodes.
     ///
     /// # Errors

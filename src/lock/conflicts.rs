@@ -11,7 +11,7 @@ use crate::protocol::holders;
 use crate::words::left;
 
 impl Inner {
-    /// Adds to the error the held names, with the holders that nodes named in time.
+    /// Adds the held names to the error, with the holders that nodes report within `patience`.
     pub(super) async fn explained(&self, names: &Arc<[Name]>, error: Error, patience: Duration) -> Error {
         let conflicts = holders(&self.leases.voters, names, patience).await;
         if conflicts.is_empty() {
@@ -32,10 +32,10 @@ impl Inner {
 /// The same error, with `more` at the end of its message.
 fn with_more(error: Error, more: &str) -> Error {
     let (kind, nodes, holder) = (error.kind(), error.nodes().to_vec(), error.holder().map(Arc::from));
-    // `Display` prints the nodes after the message, so omit them here.
+    // `Display` prints the nodes after the message, so omit the nodes here.
     let message = format!("{}; {more}", error.clone().with_nodes(Vec::new()));
-    // If the old error has a source, make the old error the source of the new error: otherwise the
-    // old error's source would be lost.
+    // If the old error has a source, make the old error the source of the new error, to keep that
+    // source.
     let below = error.source().is_some().then(|| Arc::new(error) as Arc<dyn StdError + Send + Sync>);
     Error::new(kind, message).with_nodes(nodes).with_holder(holder).with_source(below)
 }

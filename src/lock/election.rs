@@ -65,8 +65,8 @@ impl Quorum {
 }
 
 impl Election {
-    /// Waits until this caller leads, for `timeout` at most. Candidates lead in the order in which
-    /// they called this.
+    /// Waits until this caller leads, for `timeout` at most. Candidates lead in the order of their
+    /// calls.
     ///
     /// # Errors
     /// As [`QuorumLock::acquire`]: `Timeout` if others led until the time ended.
@@ -88,12 +88,12 @@ impl Election {
         self.campaign(self.lock.rules.wait).await
     }
 
-    /// Waits until this caller leads, runs `body`, and resigns. If the lead (the office) is lost,
-    /// drops the body.
+    /// Waits until this caller leads, runs `body`, and resigns. If the office (the lead) is lost
+    /// before the body ends, drops the body.
     ///
-    /// The body gets a view of the office, with which it can proclaim a value. The body owns this
-    /// view, and may clone it and give it to tasks. No view keeps the office after the end of the
-    /// body.
+    /// The body gets a view of the office, which can [proclaim](LeaderLease::proclaim) a value. The
+    /// body may clone the view and give clones to tasks. No view keeps the office after the end of
+    /// the body.
     ///
     /// # Errors
     /// As [`campaign`](Self::campaign), and `Lost` if the office was lost before the body ended. If
@@ -164,23 +164,23 @@ impl Election {
     ///
     /// Items come in the order of tokens: no older leader follows a newer one, and no older value
     /// of a leader follows a newer one. The stream may skip a leader or a value that is soon
-    /// replaced. It has no item for the time when nobody leads.
+    /// replaced. It has no items for times without a leader.
     ///
     /// A quorum of nodes has named each leader in the stream. But a leader may have lost the office
-    /// by the time you read its item. So work that only one leader may do still needs the token.
+    /// by the time you read its item. So work that only one leader may do needs the token.
     ///
     /// After a change, nodes publish a message, and the stream asks all nodes which owner leads. So
-    /// it shows a change about one round trip after the nodes have stored it. The stream trusts
-    /// only the replies of a quorum, and no published message. It asks at most every 30 ms, however
-    /// many messages arrive. Messages may be lost, so it also asks every 2.5 to 5 s, at random
-    /// times, and when the leader's hold ends. If the Redis user of this client or of the leader
-    /// has no right to the channel (`&quorumlock:*`), the stream may show a change up to 5 s late.
-    /// A node that hangs delays an item by up to the round timeout.
+    /// a change appears about one round trip after the nodes have stored it. The stream trusts only
+    /// the replies of a quorum, and no published message. The stream asks at most every 30 ms,
+    /// however many messages arrive. Messages may be lost, so the stream also asks every 2.5 to 5
+    /// s, at random times, and when the leader's hold ends. If the Redis user of this client or of
+    /// the leader has no right to the channel (`&quorumlock:*`), the stream may show a change up to
+    /// 5 s late. A node that hangs delays an item by up to the round timeout.
     ///
     /// While a client observes names, it has one more connection to each node.
     ///
-    /// The stream sends requests only while it is polled. If it is polled again after a pause, it
-    /// continues with the present state.
+    /// The stream sends requests only while it is polled. After a pause, it continues with the
+    /// present state.
     ///
     /// The stream ends at a shutdown of the quorum, or if it is polled outside of a Tokio runtime.
     ///

@@ -13,16 +13,16 @@ use crate::error::{NodeReport, Result};
 use crate::node::{Fault, FaultKind, Inspection, Name};
 use crate::protocol::{Inspected, Pages, Survey, Voters};
 
-/// The most names about which the nodes are asked at once. The queues of requests to nodes must
-/// keep room for other callers.
+/// The most names about which this client asks the nodes at once. The queues of requests to nodes
+/// must keep room for other callers.
 const SLICE: usize = 256;
 
 /// The names that are held, page by page: see [`Quorum::held_names`].
 pub struct HeldNames {
     inner: Arc<Inner>,
     pages: Pages,
-    /// Names whose reports were read. If they are listed again, they are skipped: several nodes
-    /// list the same name, and one node may list a name twice.
+    /// Names whose reports were read, to skip when listed again: several nodes list the same name,
+    /// and one node may list a name twice.
     seen: BTreeSet<Name>,
     /// Names that no node reported as held, and about which fewer nodes than a quorum answered.
     missed: BTreeSet<Name>,
@@ -33,9 +33,9 @@ impl Quorum {
     /// [`key_format`](crate::QuorumBuilder::key_format), the list has the names without the format,
     /// as [`inspect`](Self::inspect) takes them, and leaves out names of other formats.
     ///
-    /// To list the names, each node goes through all its keys (`SCAN`). It does so a thousand keys
-    /// at a time, so that other callers wait for a millisecond or two at most. Holders may change
-    /// during the listing, so a program must not base decisions on the list.
+    /// To list the names, each node goes through all its keys (`SCAN`), a thousand keys at a time,
+    /// so that other callers wait for a millisecond or two at most. Holders may change during the
+    /// listing, so a program must not base decisions on the list.
     ///
     /// # Examples
     /// ```
@@ -68,7 +68,8 @@ impl HeldNames {
     /// last page. A page may be empty. A name that is held during the whole listing is returned
     /// once. A name that is held only for a part of this time may be missing.
     ///
-    /// If nodes hang, a page takes up to one round timeout, and one more for each 256 of its names.
+    /// If nodes hang, a page takes up to one round timeout, and another one for every 256 of its
+    /// names.
     ///
     /// # Errors
     /// `Config` outside of a Tokio runtime, `Closed` after a shutdown. A node that does not answer
@@ -114,14 +115,14 @@ impl HeldNames {
         self.pages.looked_at
     }
 
-    /// The nodes whose names were not all listed, each with the reason.
+    /// The nodes that did not list all their keys, each with the reason.
     #[must_use]
     pub fn unread(&self) -> Vec<NodeReport> {
         self.pages.unread()
     }
 
-    /// Names that a node listed, but about which fewer nodes than a quorum answered. They may be
-    /// held.
+    /// Names that a node listed, but about which fewer nodes than a quorum answered. These names
+    /// may be held.
     #[must_use]
     pub fn missed(&self) -> Vec<String> {
         let told = self.missed.iter().filter_map(|name| self.inner.settings.told(name.text()));
@@ -137,8 +138,9 @@ impl HeldNames {
     }
 }
 
-/// Whether a reply shows which owner holds the name, or that it is free. A rejection shows that it
-/// is free, because the key belongs to another program. A missing right (`NOPERM`) shows nothing.
+/// Whether a reply shows which owner holds the name, or that the name is free. A rejection shows
+/// that the name is free, because the key belongs to another program. A missing right (`NOPERM`)
+/// shows nothing.
 fn tells(said: &Result<Inspection, Fault>) -> bool {
     said.as_ref()
         .err()

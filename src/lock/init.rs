@@ -12,13 +12,13 @@ use crate::rules::list::Record;
 
 impl Quorum {
     /// Declares that the servers of all nodes are new: they never served a client of these locks,
-    /// and did not replace a server that did. After this call, they vote without waiting for
-    /// [`max_ttl`](crate::QuorumBuilder::max_ttl).
+    /// and replaced no server that served such a client. After this call, they vote without waiting
+    /// for [`max_ttl`](crate::QuorumBuilder::max_ttl).
     ///
     /// Call `init` once, by hand, before the first client connects. Use an onlooker
     /// ([`QuorumBuilder::onlooker`](crate::QuorumBuilder::onlooker) and
     /// [`open`](crate::QuorumBuilder::open)): any other quorum makes records on the nodes when it
-    /// connects, and if there are records, `init` fails. **Never put this call into a script that
+    /// connects, and `init` fails if there are records. **Never put this call into a script that
     /// may run twice**: in the second run, servers that lost their data would grant locks that are
     /// still held.
     ///
@@ -28,7 +28,7 @@ impl Quorum {
     /// # Errors
     /// `Unavailable` if a node does not answer, has a record or has keys: nothing was written.
     /// `Unavailable` also if a node did not confirm its new record: the nodes that confirmed are
-    /// ready, and the others vote after `max_ttl`. (The message says whether anything was written.)
+    /// ready, and the others vote after `max_ttl`. (The message says which of the two happened.)
     /// `Config` outside of a Tokio runtime, `Closed` after a shutdown.
     ///
     /// # Cancel safety

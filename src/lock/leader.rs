@@ -27,8 +27,8 @@ impl Deref for LeaderLease {
 impl LeaderLease {
     /// Publishes a value, such as the address of this leader, to all
     /// [observers](crate::Election::observe). The value is text of up to [`MAX_VALUE`] bytes
-    /// without NUL. It replaces the earlier value, and is removed at the end of the office. Returns
-    /// once a quorum of nodes has stored the value.
+    /// without NUL. The value replaces the earlier one, and nodes remove it at the end of the
+    /// office. Returns once a quorum of nodes has stored the value.
     ///
     /// A node that does not have the value gets it with the next renewal.
     ///
@@ -38,7 +38,7 @@ impl LeaderLease {
     /// not see the value.
     ///
     /// # Cancel safety
-    /// The first poll sends the value. So nodes may store it even if the call is cancelled.
+    /// The first poll sends the value, so nodes may store the value even if the call is cancelled.
     pub async fn proclaim(&self, value: impl AsRef<str>) -> Result<()> {
         let value = value.as_ref();
         if value.len() > MAX_VALUE {
@@ -84,11 +84,12 @@ impl Leader {
         self.lease.clone()
     }
 
-    /// Gives up the office, so that the next candidate leads. Waits until a quorum has confirmed.
+    /// Gives up the office, so that the next candidate leads. Waits until a quorum has confirmed
+    /// the release.
     ///
     /// # Errors
-    /// `Unavailable` if too few nodes answered in time. The release goes on in the background, and
-    /// a hold that it does not reach expires.
+    /// `Unavailable` if too few nodes answered in time. The release goes on in the background. On
+    /// nodes that the release does not reach, the hold expires.
     ///
     /// # Cancel safety
     /// Safe: the first poll sends the release, which goes on in the background.

@@ -13,8 +13,8 @@ use crate::error::Result;
 use crate::protocol::{Inspected, Observing};
 use crate::rules::{Backoff, Tick};
 
-/// A published message can be lost. So observers also ask without a message. They do so after a
-/// random part of this time, which is at least half of it.
+/// Published messages can be lost, so observers also ask without a message: after this time at
+/// most, and after half of it at least, at random.
 const RARELY: Duration = Duration::from_secs(5);
 
 /// One leader, and the value that it proclaimed.
@@ -25,12 +25,12 @@ pub struct Leadership {
     pub leader: String,
     /// The leader's fencing token, greater than the token of every earlier leader.
     pub token: u64,
-    /// The value that the leader proclaimed last. Empty if it has proclaimed none.
+    /// The value that the leader proclaimed last; empty if there is none.
     pub value: String,
 }
 
 /// Asks which owner leads: when a node publishes a change, when a hold expires, and at random
-/// times. It makes one inspection at a time, however many nodes publish.
+/// times. Makes one inspection at a time, however many nodes publish.
 pub(super) struct Observer {
     inner: Arc<Inner>,
     observing: Observing,

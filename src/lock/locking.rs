@@ -56,8 +56,8 @@ impl Session {
     }
 
     /// Logs a warning if the session has waited for a round timeout, and holds a name that sorts
-    /// after the first of `names`. Another session may hold one of `names` and wait for a name of
-    /// this session. In this case, both sessions wait until a timeout.
+    /// after the first of `names`. Another session may hold one of `names` and wait for that later
+    /// name. In this case, both sessions would wait until a timeout.
     async fn warned(
         &self,
         names: &[Name],
@@ -79,7 +79,6 @@ impl Session {
         acquired.await
     }
 
-    /// Adds a grant to the session.
     fn hold(&self, grant: Grant, open: Open) -> Result<()> {
         self.core.locks.add(grant)?;
         self.inner.unless_shut((), open, |()| self.core.locks.close())
@@ -90,7 +89,6 @@ impl Session {
     }
 }
 
-/// The error if another caller of the session is still acquiring the names.
 fn outwaited(names: &[Name], kind: ErrorKind) -> Error {
     Error::new(kind, format!("another caller of this session is acquiring {}", listed(names)))
 }

@@ -33,8 +33,8 @@ pub struct Members {
 
 impl Quorum {
     /// Asks all nodes for their records. A record shows which list is in force on the node, and for
-    /// how much longer. It also shows which servers clients see behind each node's name. Nothing is
-    /// written.
+    /// how much longer. The record also shows which servers clients see behind each node's name.
+    /// This call writes nothing.
     ///
     /// Waits for connections up to `connect_timeout`, and for replies up to the round timeout.
     ///
@@ -83,7 +83,6 @@ pub(super) fn look(voters: &Voters) -> Operation {
     Operation::Hello(Hello { intent: Intent::Look, new, process, list, old: None, knew: None, sync: None, seen })
 }
 
-/// The record in a node's reply, if the node has one.
 pub(super) fn record(reply: Reply) -> Result<Option<Record>, Fault> {
     match reply? {
         Outcome::Hello(record) => Ok(record),

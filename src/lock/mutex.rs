@@ -73,12 +73,12 @@ impl QuorumLock {
     ///
     /// The nodes keep the note while the lock is held. [`Quorum::inspect`](crate::Quorum::inspect)
     /// and `quorumlock status` show the note, and how long the lock has been held. If another
-    /// caller waits in vain, its error has the note ([`Error::holder_says`]). The other caller's
-    /// call takes up to 500 ms more to fetch the note.
+    /// caller's timeout ends, its error has the note ([`Error::holder_says`]). Fetching the note
+    /// takes up to 500 ms more.
     ///
-    /// The note is for people. Each renewal carries it. The first renewal is sent right after the
-    /// acquisition, and the acquisition does not wait for its replies. If a node cannot store the
-    /// note, nothing fails.
+    /// The note is for people. Each renewal carries the note, and the first renewal is sent right
+    /// after the acquisition. The acquisition does not wait for the replies to this renewal. If a
+    /// node cannot store the note, nothing fails.
     ///
     /// # Examples
     /// ```
@@ -103,23 +103,21 @@ impl QuorumLock {
     }
 
     /// The same lock, acquired by `owner`. An owner that holds the lock may acquire it again, from
-    /// anywhere in this process, and gets another guard at once. This sends no request: nodes get
-    /// the number of guards with the next renewal. The lock is freed when its last guard is
-    /// dropped.
+    /// anywhere in this process, and gets another guard at once, without a request to nodes. The
+    /// nodes get the number of guards with the next renewal. The lock is freed when its last guard
+    /// is dropped.
     ///
     /// All these guards share one lock, with the options and the token of the first acquisition. If
-    /// the lock is lost, all its guards are lost for good, and the owner's next acquisition gets a
-    /// new token. But this acquisition waits until the lost guards are dropped, or until their
-    /// deadline. So if an outer function keeps a lost guard, an inner function that acquires the
-    /// lock waits for the outer one.
+    /// the lock is lost, all its guards are lost for good. The owner's next acquisition gets a new
+    /// token, but waits until the lost guards are dropped, or until their deadline. So while an
+    /// outer function keeps a lost guard, an inner function that acquires the lock waits.
     ///
     /// If several callers of one owner acquire the lock at the same time, one of them asks the
     /// nodes. The others wait until that caller has the lock or gives up. A
     /// [`try_acquire`](Self::try_acquire) waits for a round timeout at most.
     ///
-    /// Two locks are the same lock if all their names are the same, and only in this case. So an
-    /// owner that holds a set of names, and acquires another set with one of these names, waits for
-    /// itself.
+    /// Two locks count as the same lock only if they have exactly the same names. So an owner that
+    /// holds a set of names, and acquires another set with one of these names, waits for itself.
     ///
     /// # Examples
     /// ```
@@ -148,22 +146,21 @@ impl QuorumLock {
 
     /// Acquires the lock, waiting for `timeout` at most.
     ///
-    /// The wait does not shorten the ttl: after a wait, the holder still gets the whole ttl. With a
-    /// `timeout` of zero the call is a try, and with `Duration::MAX` it waits for ever.
+    /// The wait does not shorten the ttl. With a `timeout` of zero the call is a try, and with
+    /// `Duration::MAX` it waits for ever.
     ///
     /// A call may take longer than `timeout` in two cases. First, when it is this caller's turn
-    /// among the callers of this process, it makes one whole round of votes, for up to the round
-    /// timeout. If `timeout` ends during this round, the call goes on as a
+    /// among the callers of this process, the call makes one whole round of votes, for up to the
+    /// round timeout. If `timeout` ends during this round, the call goes on as a
     /// [try](Self::try_acquire). Second, a call that fails takes up to 500 ms more if the holder
-    /// has a [note](Self::describe), or if the lock has several names. This time is used to put the
-    /// note, or [the held names](Error::conflicts), into the error.
+    /// has a [note](Self::describe), or if the lock has several names. In this time, the call
+    /// fetches the note, or [the held names](Error::conflicts), for the error.
     ///
     /// # Errors
     /// `Timeout` if others held the lock until `timeout` ended. `Unavailable` if too few nodes
     /// could vote before `timeout` ended, or if the votes of a try stayed split. `Contended` if too
-    /// many callers of this process wait already
-    /// ([`max_callers`](crate::QuorumBuilder::max_callers)); `Config` for a bad name or outside of
-    /// a Tokio runtime; `Closed` after a shutdown.
+    /// many callers of this process wait ([`max_callers`](crate::QuorumBuilder::max_callers));
+    /// `Config` for a bad name or outside of a Tokio runtime; `Closed` after a shutdown.
     ///
     /// # Cancel safety
     /// Safe: a granted lock is released in the background, and the place in the queue is given up.
@@ -246,9 +243,9 @@ impl QuorumLock {
     /// `None` means that another owner holds the lock: a quorum of nodes names one holder, which
     /// may have got the lock just now. `None` can also mean that an earlier caller of this process
     /// holds the lock or waits for it. An error means that it is unknown which owner holds the
-    /// lock. If several callers try at the same moment, they may split the votes. In this case each
-    /// of them releases its votes, and tries again after a random pause, for two round timeouts at
-    /// most (4 s by default).
+    /// lock. If several callers try at the same moment, they may split the votes, so that none has
+    /// a quorum. In this case each caller releases its votes, and tries again after a random pause,
+    /// for two round timeouts at most (4 s by default).
     ///
     /// # Errors
     /// `Unavailable` if too few nodes could vote, or if the votes stayed split; `Config` for a bad
@@ -398,7 +395,6 @@ impl QuorumLock {
         self.inner.acquire(all, &self.rules, patience, |grant, open| self.hold(grant, open)).await
     }
 
-    /// Begins the lease of this grant.
     fn hold(&self, grant: Grant, open: Open) -> Result<LockGuard> {
         let guard = LockGuard::new(&self.inner.leases, &self.rules, grant, self.says.as_ref());
         self.inner.unless_shut(guard, open, LockGuard::give_back)

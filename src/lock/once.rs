@@ -24,11 +24,13 @@ pub const MAX_PERIOD: Duration = Duration::from_secs(366 * 86_400);
 ///
 /// The first caller of [`claim`](Self::claim) gets a permit. All others get `None` until the period
 /// is over, and none of them waits. The period ends `period` after the nodes granted the claim, by
-/// each node's own clock. No client's wall clock matters. (Renewals of a permit count the rest of
-/// the period by its holder's monotonic clock, which may run apart from the nodes' clocks by 1 %.)
+/// each node's own clock. No client's wall clock matters. (When a holder renews its permit, it
+/// counts the rest of the period by its monotonic clock, which may run apart from the nodes' clocks
+/// by 1 %.)
 ///
 /// **At most once per period:** a process that gets the permit and dies has used up the permit. If
-/// the work failed, [`undo`](OncePermit::undo) gives the permit back, and the next caller may try.
+/// the work fails, call [`undo`](OncePermit::undo): it gives the permit back, and the next caller
+/// may try.
 ///
 /// While the permit lives, it is a held lock, and is renewed like other locks. Even after the
 /// permit is released, dropped or lost, the nodes hold the name until the period is over. So
@@ -46,11 +48,11 @@ pub const MAX_PERIOD: Duration = Duration::from_secs(366 * 86_400);
 /// period begins when the nodes grant the claim, a little after the scheduled start. So a period of
 /// a whole hour would often end a little after the next scheduled start.
 ///
-/// **Not promised:** nodes that restart without their data, or are replaced, forget the permit.
-/// While a quorum of nodes remembers it, no other caller gets a permit. If fewer nodes remember it,
-/// the next caller may get a permit too early. If that matters, let the servers save their data
-/// (`appendonly yes`). A permit can also come too early if clocks of nodes are set forward within a
-/// period. If the clocks are set back, the period lasts longer.
+/// **Not promised:** nodes that restart without their data, or are replaced, forget the permit. If
+/// fewer nodes than a quorum remember the permit, the next caller may get a permit too early. If
+/// that matters, let the servers save their data (`appendonly yes`). A permit can also come too
+/// early if clocks of nodes are set forward within a period. If the clocks are set back, the period
+/// lasts longer.
 ///
 /// Cheap to clone, `Send` and `Sync`.
 ///
@@ -96,7 +98,7 @@ impl Quorum {
 }
 
 impl QuorumLock {
-    /// The same lock, but nodes hold its names for `period`, even if the lease ends before.
+    /// The same lock, but nodes hold its names for `period`, even if the lease ends earlier.
     fn keeping(mut self, period: Duration) -> Self {
         let ttl = self.rules.validity.ttl();
         self.names = self.names.and_then(|names| checked_period(period, ttl).map(|()| names));
@@ -133,10 +135,10 @@ impl Once {
     ///
     /// If several callers claim at the same moment, perhaps none wins a quorum. In this case they
     /// release their votes, and try again after random pauses, for two round timeouts at most. So
-    /// the job is not skipped because many callers come at once. If a caller dies before it
-    /// releases a vote, the node that gave the vote grants no other claim until the period ends. An
-    /// unreachable node gets the release within a minute after it is back, if the [`Quorum`] still
-    /// lives.
+    /// the job is not skipped if many callers come at once. If a caller dies before it releases a
+    /// vote, the node that gave the vote grants no other claim until the period ends. An
+    /// unreachable node gets the release within a minute after the node is back, if the [`Quorum`]
+    /// lives until then.
     ///
     /// # Errors
     /// `Unavailable` if it is unknown whether a caller has had the permit: too few nodes could
@@ -174,7 +176,7 @@ impl Once {
     }
 
     /// Runs `body` if no caller has had a permit in this period; otherwise returns `None`. If the
-    /// permit is lost, the body is dropped. Even a lost permit counts as used.
+    /// permit is lost, the body is dropped, and the permit counts as used.
     ///
     /// # Errors
     /// As [`claim`](Self::claim), and `Lost` if the permit was lost before the body ended.

@@ -13,9 +13,9 @@ const FEW: usize = 64;
 /// A holder of locks that spans several acquisitions: a request, a job, a session of a user.
 ///
 /// An owner that holds a lock may acquire it again through
-/// [`owned_by`](crate::QuorumLock::owned_by), from anywhere in its process: in another task, or in
-/// a called function that acquires the lock itself. The lock is freed when its last guard is
-/// dropped. An owner excludes all other owners, and callers without an owner.
+/// [`owned_by`](crate::QuorumLock::owned_by), from anywhere in its process, such as another task or
+/// a called function. The lock is freed when its last guard is dropped. An owner excludes all other
+/// owners, and callers without an owner.
 ///
 /// Cheap to clone, `Send` and `Sync`; clones are the same owner. Only guards keep a lock: an owner
 /// without guards holds nothing.
@@ -58,7 +58,7 @@ pub(super) type Seat = Arc<tokio::sync::Mutex<WeakLease>>;
 #[derive(Default)]
 struct Seats {
     all: HashMap<Key, Seat>,
-    /// How many seats stayed when unused seats were removed last.
+    /// How many seats were left after the last removal of unused seats.
     kept: usize,
 }
 

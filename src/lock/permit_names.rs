@@ -49,11 +49,10 @@ impl Pool {
         name.strip_prefix(&**self.gate.text())?.strip_prefix('/')?.parse().ok()
     }
 
-    /// Sorts the permits in `numbers`: those that are most likely to be free come first. These are
-    /// the permits that are not known to be held. Permits of other clients follow, in the order in
-    /// which their holds end, and last come permits that this process uses. Equally likely permits
-    /// are sorted by number, beginning at a random number, so that clients do not all claim the
-    /// same permit.
+    /// Sorts the permits in `numbers`, most likely free ones first: permits without a reported
+    /// hold, then permits of other clients in the order in which their holds end, then permits that
+    /// this process uses. Equally likely permits are sorted by number, beginning at a random
+    /// number, so that clients do not all claim the same permit.
     pub(super) fn preferred(&self, inner: &Inner, numbers: impl IntoIterator<Item = usize>) -> Vec<usize> {
         let (now, random, all) = (inner.host.now(), inner.host.random(), self.many());
         let start = usize::try_from(random % all as u64).unwrap_or_default();
@@ -85,7 +84,6 @@ impl Pool {
         free
     }
 
-    /// The sorted names of these permits.
     pub(super) fn names(&self, numbers: &[usize]) -> Arc<[Name]> {
         let mut names: Vec<_> = numbers.iter().map(|&number| self.permit(number)).collect();
         names.sort_unstable();

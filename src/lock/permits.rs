@@ -33,7 +33,6 @@ pub(super) struct Holding {
 }
 
 impl Holding {
-    /// Adds a grant.
     pub(super) fn add(&self, inner: &Inner, grant: Grant, open: Open) -> Result<()> {
         let added = self.locks.add(grant);
         inner.unless_shut(added, open, |_| self.locks.close())?
@@ -96,8 +95,8 @@ impl PermitsLease {
 
     /// Waits until the permits are lost. If one permit is lost, all are. Never ends if the permits
     /// are released first. This call watches the deadlines itself, as
-    /// [`Lease::lost`](crate::Lease::lost) does. A lost permit keeps others out until the guard is
-    /// dropped, or until the permit's own deadline.
+    /// [`Lease::lost`](crate::Lease::lost) does. After a loss, each permit keeps others out until
+    /// the guard is dropped, or until the permit's own deadline.
     ///
     /// # Cancel safety
     /// Safe.
@@ -143,7 +142,7 @@ impl fmt::Debug for PermitsLease {
 }
 
 /// Held permits of a [`QuorumSemaphore`](crate::QuorumSemaphore). The permits are renewed together
-/// while this guard lives, and released when it is dropped.
+/// while this guard lives, and released when the guard is dropped.
 ///
 /// **The permits are lost together:** if one permit is lost, all are, and none comes back. The
 /// guard has all methods of [`PermitsLease`].
@@ -175,7 +174,7 @@ impl PermitsGuard {
     ///
     /// # Errors
     /// `Unavailable` if too few nodes answered in time. You need not try again: the releases go on
-    /// in the background, and a hold that they do not reach expires.
+    /// in the background. On nodes that they do not reach, the holds expire.
     ///
     /// # Cancel safety
     /// Safe: the first poll sends the releases, which go on in the background.

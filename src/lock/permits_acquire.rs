@@ -25,7 +25,6 @@ use crate::rules::Tick;
 const WATCHED: usize = 16;
 const GLANCE: Duration = Duration::from_millis(500);
 
-/// Why granted permits cannot be used.
 pub(super) const TOO_LATE: &str = "their validity ended before this process could use the grant";
 
 /// One acquisition of permits.
@@ -40,9 +39,9 @@ pub(super) struct Taking<'a> {
 }
 
 impl Taking<'_> {
-    /// Takes free permits, and waits for no holder. `None` if too few permits are left beside those
-    /// for which a quorum names a holder. Also `None` if the same holder keeps the gate for a round
-    /// timeout.
+    /// Takes free permits, and waits for no holder. Returns `None` if too few permits are left
+    /// beside those for which a quorum names a holder, or if the same holder keeps the gate for a
+    /// round timeout.
     pub(super) async fn at_once(&self) -> Result<Option<Holding>> {
         let host = &self.inner.host;
         let tried = before(host, host.now() + self.rules.longest_try(), self.tries()).await;
@@ -58,8 +57,8 @@ impl Taking<'_> {
                 return Ok(Some(holding));
             }
             let Seen { gate, held, free } = self.seen().await;
-            // If this process itself holds the gate's name as a lock, no claim was sent, and no
-            // reply was `misused`. So check for this here.
+            // If this process itself holds the gate's name as a lock, no claim was sent, so no node
+            // could reply `misused`. Return the same error here.
             if gate.locked {
                 return Err(Error::config(ClaimKind::Gate.misuse(&self.pool.gate)));
             }
@@ -168,8 +167,8 @@ impl Taking<'_> {
         }
     }
 
-    /// Claims as many of the `free` permits as are still missing, in one claim: it gets all of
-    /// them, or none.
+    /// Claims as many of the `free` permits as are missing, in one claim, which gets all of them or
+    /// none.
     async fn try_more(&self, holding: &Holding, free: &[usize]) -> Result<()> {
         let wanted = &free[..free.len().min(self.missing(holding))];
         if wanted.is_empty() {
@@ -185,7 +184,7 @@ impl Taking<'_> {
     /// Waits in the queues of permits until enough permits are held.
     async fn wait_for_more(&self, holding: &Holding, end: Tick) -> Result<()> {
         let others = self.others(holding);
-        // For each of `others` before this index, a wait was begun, or the permit is held.
+        // A wait was begun for each of `others` before this index, unless the permit was held.
         let watched = AtomicUsize::new(0);
         let next = || {
             let rest = others.get(watched.load(Ordering::Relaxed)..)?;
@@ -209,7 +208,7 @@ impl Taking<'_> {
             match won {
                 Some(Ok((grant, open))) => {
                     holding.add(self.inner, grant, open)?;
-                    // One wait has ended, and more permits may be missing than there are waits. So
+                    // This wait has ended, and there may be fewer waits than missing permits. So
                     // begin another wait.
                     waits.extend(next());
                 }
@@ -227,7 +226,7 @@ impl Taking<'_> {
     }
 
     /// Every [`GLANCE`], looks for free permits among those in whose queues this acquisition does
-    /// not wait. Claims as many of them as are still missing, and returns the grant.
+    /// not wait. Claims as many of these permits as are missing, and returns the grant.
     async fn glance(&self, others: &[usize], watched: &AtomicUsize, holding: &Holding) -> (Grant, Open) {
         let unwatched = || others.get(watched.load(Ordering::Relaxed)..).unwrap_or_default();
         loop {
@@ -253,7 +252,7 @@ impl Taking<'_> {
         self.seen_where(|_| true).await.free
     }
 
-    /// The state of the semaphore, for a try. Waits for no more replies as soon as the replies show
+    /// The state of the semaphore, for a try. Stops waiting for replies as soon as they show
     /// whether enough permits are free.
     async fn seen(&self) -> Seen {
         let enough = |said: &[Occupied]| {
@@ -309,8 +308,8 @@ impl Taking<'_> {
 /// Behind the gate, permits are claimed as plain locks.
 const PERMIT: ClaimKind<'_> = ClaimKind::Next(Mode::Exclusive);
 
-/// The state of a semaphore, by the reports of a quorum. If fewer nodes have answered, it has the
-/// default values.
+/// The state of a semaphore, by the reports of a quorum. The default values if fewer nodes have
+/// answered.
 #[derive(Default)]
 struct Seen {
     gate: Occupied,
@@ -320,7 +319,7 @@ struct Seen {
     free: Vec<usize>,
 }
 
-/// The gate's holder, and since when this caller has seen it there: the time in `before` if the
+/// The gate's holder, and when this caller first saw this holder: the time in `before` if the
 /// holder is the same, else `now`.
 fn since(holder: Option<Arc<str>>, before: Option<(Arc<str>, Tick)>, now: Tick) -> Option<(Arc<str>, Tick)> {
     let holder = holder?;

@@ -19,9 +19,8 @@ use crate::lease::{Lease, LockGuard};
 /// Implement this trait to wrap a quorum: for example, to prefix names, count calls or refuse
 /// names. The locks must return a [`LockGuard`], which only a quorum can make.
 ///
-/// **If this trait gets a method for a new kind of lock, the method will have a default body,** so
-/// it breaks no implementation. The default body returns a lock whose acquisitions fail, as that of
-/// [`lock_all`](Self::lock_all) does.
+/// New methods will have a default body, so they break no implementation. The default body returns
+/// a lock whose acquisitions fail, as the default body of [`lock_all`](Self::lock_all) does.
 ///
 /// # Examples
 /// ```

@@ -71,15 +71,14 @@ impl Quorum {
     /// these names. The set has one token, greater than every earlier token of its names.
     ///
     /// If all names are free, an acquisition takes one round trip. Otherwise it takes the names in
-    /// sorted order, and waits in the queue of one name at a time. When it has got a name for which
-    /// it waited, it tries to claim several of the next names at once. So locks on single names do
-    /// not starve a set, and sets that overlap do not deadlock.
+    /// sorted order, and waits in the queue of one name at a time. After each wait, it tries to
+    /// claim several of the next names at once. So locks on single names do not starve a set, and
+    /// sets that overlap do not deadlock.
     ///
     /// While an acquisition of a set waits for a name, it holds the names of the set that sort
-    /// before this name. So a caller that holds one name of the set must not wait for another name
-    /// of the
-    /// set: the caller and the set might wait for each other until one of them gives up. Such a
-    /// caller should take both names as a set from the beginning.
+    /// before this name. So a caller that holds one name of the set must not wait for another: the
+    /// caller and the set might wait for each other until one of them gives up. Such a caller
+    /// should take both names as a set from the beginning.
     ///
     /// # Examples
     /// ```
@@ -180,11 +179,11 @@ impl Quorum {
     /// `Unavailable` if no quorum of nodes confirmed: the lock may still be renewed. `Unavailable`
     /// also if too few of the confirming nodes [may vote](Inspected::is_conclusive), because they
     /// are quarantined or have another list in force. In this case, the lock was taken from the
-    /// holders that the nodes named, but another owner may hold it. `Config` for a bad name,
+    /// holders that the nodes named, but another owner may hold the name. `Config` for a bad name,
     /// `Closed` after a shutdown.
     ///
     /// # Cancel safety
-    /// If the call is cancelled, only some nodes may have revoked the lock. Call it again.
+    /// If the call is cancelled, only some nodes may have revoked the lock: call `revoke` again.
     pub async fn revoke(&self, name: &str) -> Result<Taken> {
         let name = self.0.name(name)?;
         self.0.usable()?;
@@ -192,19 +191,20 @@ impl Quorum {
     }
 
     /// Frees `name` at once, even if its holder is still alive, and raises the name's fence. **The
-    /// holder learns of this with its next renewal: after about a third of its ttl, or after a ttl
-    /// if renewals fail. Until it does, there may be two holders.** Use this call for repairs by
+    /// holder learns of the loss with its next renewal: after about a third of its ttl, or after a
+    /// ttl if renewals fail. Until then, there may be two holders.** Use this call for repairs by
     /// hand, if you know that the holder is gone. [`revoke`](Self::revoke) never makes two holders.
     ///
     /// Returns the former holders: the owners from which nodes took the name.
     ///
     /// # Errors
-    /// `Unavailable` if no quorum of nodes confirmed, or if so few of the confirming nodes may vote
-    /// that [it is unknown](Inspected::is_conclusive) which owner held the name. In both cases, the
+    /// `Unavailable` if no quorum of nodes confirmed, or if too few of the confirming nodes may
+    /// vote to [decide](Inspected::is_conclusive) which owner held the name. In both cases, the
     /// name may still be held. `Config` for a bad name, `Closed` after a shutdown.
     ///
     /// # Cancel safety
-    /// If the call is cancelled, only some nodes may have freed the name. Call it again.
+    /// If the call is cancelled, only some nodes may have freed the name: call `force_release`
+    /// again.
     pub async fn force_release(&self, name: &str) -> Result<Taken> {
         let name = self.0.name(name)?;
         self.0.usable()?;
@@ -227,7 +227,7 @@ impl Quorum {
         let began = host.now();
         let admitted = self.changed_until(&mut changes, |nodes| self.usable(nodes) >= self.quorum());
         if before(host, began + patience, admitted).await.is_some() {
-            // Nodes with a little longer round trips will be ready soon. And a lock with more votes
+            // Nodes with slightly longer round trips will be ready soon, and a lock with more votes
             // survives more failures.
             let grace = host.now().since(began) / GRACE;
             let settled =
@@ -388,8 +388,8 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    /// A fake server. Connecting to it takes the given seconds. After that it executes commands at
-    /// once. It has forgotten nothing, and has its client's list in force.
+    /// A fake server. Connecting takes the given seconds, and commands take no time. The server has
+    /// forgotten nothing, and has its client's list in force.
     #[derive(Clone, Debug)]
     struct After(u32, usize, Instant);
 

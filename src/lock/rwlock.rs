@@ -13,13 +13,13 @@ use crate::lease::{Lease, LockGuard, Released};
 /// A lock on a name that many readers hold together, or one writer alone.
 ///
 /// Waiters get the lock in the order in which they called. Readers do not overtake a waiting
-/// writer, and all readers at the head of the queue get the lock together. Each reader has its own
+/// writer. All readers at the head of the queue get the lock together. Each reader has its own
 /// expiry on the nodes, so a reader that dies keeps writers out only for that reader's ttl.
 ///
 /// A writer holds the same lock as a holder of [`Quorum::lock`] on the name: the two exclude each
-/// other, and both exclude all readers. To acquire the free lock as a reader takes one round trip,
-/// as for a lock. When the lock is released, nodes hand the name over to the next waiter, or to all
-/// readers at the head of the queue.
+/// other, and both exclude all readers. A reader acquires a free lock in one round trip. When the
+/// lock is released, nodes hand the name over to the next waiter, or to all readers at the head of
+/// the queue.
 ///
 /// # Tokens
 /// A writer's token is greater than the tokens of all writers and readers before it. A reader's
@@ -27,8 +27,8 @@ use crate::lease::{Lease, LockGuard, Released};
 /// writers after it. So a reader's token shows which writer's work the reader sees.
 ///
 /// Tokens of readers have no order among themselves. So storage must remember the highest token of
-/// a *writer*, and compare readers' tokens with it. If storage remembered readers' tokens, it would
-/// refuse other readers that hold the lock.
+/// a *writer*, and compare readers' tokens with that token. Storage that remembered readers' tokens
+/// would refuse other readers that hold the lock.
 ///
 /// # Examples
 /// ```
@@ -76,8 +76,8 @@ impl QuorumRwLock {
         Self { reads: writes.shared(), writes }
     }
 
-    /// Acquires the lock as a reader. While a writer holds the lock, or a writer that came earlier
-    /// waits for it, this call waits, for `timeout` at most.
+    /// Acquires the lock as a reader. While a writer holds the lock, or an earlier writer waits for
+    /// it, this call waits, for `timeout` at most.
     ///
     /// # Errors
     /// As [`QuorumLock::acquire`].
@@ -270,8 +270,8 @@ impl ReadGuard {
 
     /// Always fails. A reader that becomes the writer would have to wait for all other readers, and
     /// two readers that do so would wait for each other for ever. Instead, release this guard and
-    /// call [`write`](QuorumRwLock::write). Before the writer gets the lock, the data that you have
-    /// read may change.
+    /// call [`write`](QuorumRwLock::write). Then read the data again, because it may have changed
+    /// in between.
     ///
     /// # Errors
     /// Always `Config`. The lock stays held.

@@ -17,14 +17,13 @@ pub(super) trait Scope {
     /// Waits until the lock is lost. Returns the error that reports the loss.
     async fn until_lost(&self) -> Error;
 
-    /// Returns an error if the lock is lost.
     fn not_lost(&self) -> Result<()>;
 
     /// Releases the lock, and waits until a quorum has confirmed.
     async fn give_up(self) -> Result<Released>;
 }
 
-/// Runs `body` while `held` is held, then releases it. If `held` is lost, drops the body at once.
+/// Runs `body`, and then releases `held`. If `held` is lost, drops the body at once.
 pub(super) async fn under<S, F, Fut>(held: S, body: F) -> Result<Fut::Output>
 where
     S: Scope,

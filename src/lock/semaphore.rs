@@ -22,8 +22,8 @@ use crate::error::{Error, ErrorKind, Result};
 /// on, with a quorum, an expiry and a fencing token. So a semaphore is as safe as a lock, and
 /// [`inspect`](crate::Quorum::inspect) and [`revoke`](crate::Quorum::revoke) work on each permit.
 /// Use these names for nothing else: while you hold a lock on such a name, no caller gets its
-/// permit. (If nodes counted holders, that would not be safe: with three nodes that each count to
-/// two, three holders could each get two votes, so all three would have a quorum.)
+/// permit. (Counting on nodes would not be safe: with three nodes that each grant two permits,
+/// three holders could each get two votes, so all three would have a quorum.)
 ///
 /// Waiters get permits in the order in which they called, even if they want different numbers of
 /// permits. All waiters wait for the *gate*, a lock on the semaphore's own name, and only the
@@ -31,8 +31,8 @@ use crate::error::{Error, ErrorKind, Result};
 /// two round trips each. If there are no waiters, one claim takes the permits in one round trip, as
 /// for a lock.
 ///
-/// Cheap to clone, `Send` and `Sync`. Clones share what they know of held permits, so that they
-/// claim free permits first. So keep one semaphore, and do not make a new one for each acquisition.
+/// Cheap to clone, `Send` and `Sync`. Clones share a record of held permits, and claim free permits
+/// first. So keep one semaphore, and do not make a new one for each acquisition.
 ///
 /// # Examples
 /// ```
@@ -66,8 +66,8 @@ impl Quorum {
     ///
     /// **All clients must use the same number.** Nodes do not store the number: if clients use
     /// different numbers, the largest is the limit. While the semaphore's name is held as a lock,
-    /// an acquisition of permits fails with `Config`. While this name is held as the gate, an
-    /// acquisition of a lock on it fails with `Config`.
+    /// an acquisition of permits fails with `Config`. While the name is held as the gate, an
+    /// acquisition of a lock on the name fails with `Config`.
     #[must_use]
     pub fn semaphore(&self, name: impl AsRef<str>, permits: u32) -> QuorumSemaphore {
         let pool = Pool::new(&self.0, name.as_ref(), permits).map_err(|error| error.to_string());
@@ -76,8 +76,8 @@ impl Quorum {
 
     /// The semaphore on `name` with options of its own, which apply to each of its permits.
     ///
-    /// With [`auto_renew`](LockOptions::auto_renew) off, a caller that has got some permits and
-    /// waits for more does not renew them. So the other permits must become free within one ttl.
+    /// With [`auto_renew`](LockOptions::auto_renew) off, a caller that waits for more permits does
+    /// not renew those that it has got. So the missing permits must become free within one ttl.
     ///
     /// # Errors
     /// As [`lock_with`](Self::lock_with), and `Config` for a bad number.
@@ -102,9 +102,8 @@ impl QuorumSemaphore {
         Self { inner: Shared(quorum.0.clone()), pool: pool.map(Arc::new), rules }
     }
 
-    /// Acquires `many` permits, or none. While too few permits are free, or earlier callers wait,
-    /// this call waits, for `timeout` at most. `timeout` works as for
-    /// [`QuorumLock::acquire`](crate::QuorumLock::acquire).
+    /// Acquires `many` permits, or none. This call waits for free permits and for earlier callers.
+    /// `timeout` limits the wait, as for [`QuorumLock::acquire`](crate::QuorumLock::acquire).
     ///
     /// Take all permits that you need in one call: two callers that hold permits and acquire more
     /// may wait for each other.
@@ -140,11 +139,10 @@ impl QuorumSemaphore {
     /// Takes `many` permits if so many are free, without waiting. If a permit of the first claim is
     /// held, the call takes two more round trips to find free permits and to claim them.
     ///
-    /// Returns `None` in two cases. First, if fewer than `many` permits are left beside those for
-    /// which a quorum of nodes names a holder. Second, if a quorum has named the same holder of the
-    /// gate for a whole round timeout. If votes are split, or other callers are just taking
-    /// permits, this call tries again after random pauses, for two round timeouts at most (4 s by
-    /// default).
+    /// Returns `None` in two cases. First, a quorum of nodes names holders for so many permits that
+    /// fewer than `many` are left. Second, a quorum has named the same holder of the gate for a
+    /// whole round timeout. If votes are split, or other callers are just taking permits, this call
+    /// tries again after random pauses, for two round timeouts at most (4 s by default).
     ///
     /// # Errors
     /// `Unavailable` if too few nodes could vote, or if there is no result after two round

@@ -24,10 +24,10 @@ tokio::task_local! {
 /// renewed together and lost together. Cheap to clone, `Send` and `Sync`.
 ///
 /// [`lock`](Self::lock) and [`try_lock`](Self::try_lock) add locks, and [`unlock`](Self::unlock)
-/// frees them. [`revoke`](Self::revoke) frees all, and so does dropping the last handle. Prefer
-/// `revoke`, which returns the result: dropping the handle sends the releases and waits for
-/// nothing. The locks exclude locks on the same names of other sessions, of
-/// [`Quorum::lock`](crate::Quorum::lock) and of [`Quorum::lock_all`](crate::Quorum::lock_all).
+/// frees them. [`revoke`](Self::revoke) frees all locks and returns the result. Dropping the last
+/// handle also sends the releases, but waits for nothing. The locks exclude locks on the same names
+/// of other sessions, of [`Quorum::lock`](crate::Quorum::lock) and of
+/// [`Quorum::lock_all`](crate::Quorum::lock_all).
 ///
 /// **A session is lost as a whole.** If one of its locks is taken away, or is not renewed by a
 /// quorum in time, the session is lost for good: begin a new one. After the loss, each of its locks
@@ -87,11 +87,11 @@ impl Session {
     /// [`MAX_NAMES`](crate::MAX_NAMES) names. `timeout` works as for
     /// [`QuorumLock::acquire`](crate::QuorumLock::acquire).
     ///
-    /// Names that the session already holds are not claimed again. (If another caller unlocks such
-    /// a name during the call, this name is not held when the call returns.) All other names are
-    /// acquired as by [`Quorum::lock_all`](crate::Quorum::lock_all): in one round trip if all are
-    /// free, else in sorted order. The new names get one token, greater than every earlier token of
-    /// these names. Callers of one session that acquire the same name wait for each other's result.
+    /// Names that the session holds are not claimed again. (If another caller unlocks such a name
+    /// during the call, the name is not held when the call returns.) All other names are acquired
+    /// as by [`Quorum::lock_all`](crate::Quorum::lock_all): in one round trip if all are free, else
+    /// in sorted order. The new names get one token, greater than every earlier token of these
+    /// names. Callers of one session that acquire the same name wait for each other's result.
     ///
     /// If two sessions each hold a name and wait for a name of the other, they wait until a
     /// `timeout` ends. So take all names in one call, or use short timeouts.
@@ -149,9 +149,9 @@ impl Session {
     }
 
     /// The held names, sorted, each with its fencing token. A name's token is greater than the
-    /// token of every earlier holder of the name. Storage that refuses tokens below the highest one
-    /// that it has seen is safe even from a holder that was paused and did not notice the loss of
-    /// its lock.
+    /// token of every earlier holder of the name. Storage that refuses tokens below the highest
+    /// seen token is safe even from a holder that was paused and did not notice the loss of its
+    /// lock.
     ///
     /// With a [`key_format`](crate::QuorumBuilder::key_format), the names are returned without the
     /// format, as [`unlock`](Self::unlock) takes them. After the end of the session, the list is
@@ -190,7 +190,7 @@ impl Session {
     ///
     /// # Errors
     /// `Unavailable` if too few nodes answered in time. You need not try again: the releases go on
-    /// in the background, and a hold that they do not reach expires.
+    /// in the background. On nodes that they do not reach, the holds expire.
     ///
     /// # Cancel safety
     /// Safe: the first poll sends the releases, which go on in the background.

@@ -15,7 +15,7 @@ use crate::node::Listener;
 use crate::protocol::Voters;
 use crate::words::exact;
 
-/// Options of a session, which [`grant`](Self::grant) begins.
+/// Options of a session. [`grant`](Self::grant) begins the session.
 #[derive(Clone)]
 #[must_use = "a builder does nothing until the session is granted"]
 pub struct SessionBuilder {
@@ -29,8 +29,8 @@ impl SessionBuilder {
         Self { inner, options }
     }
 
-    /// For how long nodes hold a lock of the session that is not renewed. Default: the ttl of the
-    /// quorum's [`options`](crate::QuorumBuilder::options), which is 30 s by default. See
+    /// How long nodes hold the session's locks without a renewal. Default: the ttl of the quorum's
+    /// [`options`](crate::QuorumBuilder::options), which is 30 s by default. See
     /// [`LockOptions::ttl`].
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.options = self.options.ttl(ttl);
@@ -45,9 +45,9 @@ impl SessionBuilder {
         self
     }
 
-    /// Waits until a quorum of nodes may vote, for `timeout` at most, and begins the session. So a
-    /// missing quorum is reported before the first lock. Nodes store nothing for a session without
-    /// locks.
+    /// Waits until a quorum of nodes may vote, for `timeout` at most, and begins the session. The
+    /// wait reports a missing quorum before the first lock. Nodes store nothing for a session
+    /// without locks.
     ///
     /// # Errors
     /// `Unavailable` if no quorum may vote in time, with the status of each node; `Config` if an

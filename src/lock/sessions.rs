@@ -12,7 +12,7 @@ use crate::lease::Locks;
 /// The most names that one session can hold.
 pub const MAX_SESSION_NAMES: usize = 10_000;
 
-/// The sessions that still have a handle.
+/// The sessions that have a handle.
 #[derive(Default)]
 pub(super) struct Sessions {
     known: Mutex<HashMap<Arc<str>, Weak<Core>>>,

@@ -1,14 +1,15 @@
 //! Acquires several names for a caller that waits: in one claim if all are free, else in order.
 //!
 //! A claim of several names never waits in a queue. So a set waits for one name at a time, as a
-//! single lock does. During this wait, it renews the names that it already holds. All sets take
-//! their names in the same order, that of `Inner::names`, so they never wait in a circle. When a
-//! set has got the name for which it waited, it claims several of the next names together, without
-//! waiting. So if only one name was held, the set does not need a round trip for each name.
+//! single lock does. During this wait, the set renews the names that it holds. All sets take their
+//! names in the same order, that of `Inner::names`, so they never wait in a circle. After each
+//! wait, the set claims several of the next names together, without waiting. So if only one name
+//! was held, the set does not need a round trip for each name.
 //!
 //! When the set holds all names, one renewal with the highest of their tokens gives the set one
-//! token. If a name is lost before that, all names are released, and the set begins anew. It keeps
-//! its ticket, and so its turn in the queues, but each of its claims gets a new owner id.
+//! token. If a name is lost before this renewal succeeds, all names are released, and the set
+//! begins anew. The set keeps its ticket, and so its turn in the queues, but each of its claims
+//! gets a new owner id.
 
 use std::pin::pin;
 use std::sync::Arc;

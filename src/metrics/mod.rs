@@ -1,9 +1,10 @@
 //! All metrics in one table: name, unit, labels, buckets and description of each.
 //!
 //! The library records through the [`metrics`] facade and installs no exporter. Install your
-//! exporter **before** you connect. Connecting registers every series with the value zero, so that
-//! a rate includes the first event. Give the exporter the [`buckets`]. Without buckets, most
-//! exporters make summaries, and summaries of several processes cannot be added up.
+//! exporter **before** you connect. Connecting registers all series with the value zero; the first
+//! use of a class registers those of the class. So a rate includes the first event. Give the
+//! exporter the [`buckets`]. Without buckets, most exporters make summaries, and summaries of
+//! several processes cannot be added up.
 //!
 //! # Labels
 //!

@@ -13,9 +13,9 @@ pub struct Hint {
     /// The waiter's acquisition, `{client}/{number}`. (A memory node writes a reader's number as
     /// `s{number}`.)
     pub acquisition: Arc<str>,
-    /// The time until the waiter should ask again: until H / 2 after its last ask, or zero if this
-    /// moment has passed. H is the time for which a hand-over to this waiter lasts. The time is
-    /// also zero if the hint is a hand-over, or if the name is free but could not be handed over.
+    /// The time until the waiter should ask again. The waiter should ask H / 2 after its last ask,
+    /// where H is the time for which a hand-over to this waiter lasts. The time is zero if this
+    /// moment has passed, if the hint is a hand-over, or if the name could not be handed over.
     pub after: Duration,
     /// The hand-over, if the node granted the name to this waiter.
     pub granted: Option<HandedOver>,
@@ -34,8 +34,8 @@ pub struct HandedOver {
     pub name: Name,
     /// When the node handed the name over, and on which connection the push came.
     pub stamp: Stamp,
-    /// Whether the push may count as a vote. The node must be one that may vote. And the client
-    /// must not have handled a later reply of the node before this push.
+    /// Whether the push may count as a vote: the node may vote, and the client has handled no later
+    /// reply of the node before this push.
     pub counts: bool,
 }
 

@@ -34,13 +34,13 @@ pub struct Inspection {
     pub count: u32,
     /// The ballot of the hold. 0 if the name is free.
     pub ballot: u64,
-    /// Locks with tokens up to this one are over: they were released or revoked.
+    /// Locks with tokens up to this number are over: they were released or revoked.
     pub over: u64,
     /// How much longer the hold lasts, by the node's clock. If readers hold the name, the time
     /// until the last reader's hold ends. `None` if the name is free or the hold never ends.
     pub remaining: Option<Duration>,
-    /// The highest of the name's fence, the readers' fence and the node's floor. A new ballot above
-    /// it is high enough for the node.
+    /// The highest of the name's fence, the readers' fence and the node's floor. A ballot above
+    /// this number is high enough.
     pub fence: u64,
     /// How many waiters are in the queue.
     pub waiting: u32,
@@ -49,7 +49,7 @@ pub struct Inspection {
 }
 
 impl Inspection {
-    /// A free name.
+    /// The report on a free name.
     #[must_use]
     pub const fn free(fence: u64) -> Self {
         Self {
@@ -65,7 +65,7 @@ impl Inspection {
         }
     }
 
-    /// A name that `holder` holds.
+    /// The report on a name that `holder` holds.
     #[must_use]
     pub const fn held(holder: String, count: u32, remaining: Option<Duration>, fence: u64) -> Self {
         Self {

@@ -1,8 +1,8 @@
-//! A node in memory. It does exactly what the Lua scripts do on a real node. A simulation can run
-//! the node's clock fast or slow, or step it.
+//! A node in memory. This node does exactly what the Lua scripts do on a real node. A simulation
+//! can run the node's clock fast or slow, or step the clock.
 //!
-//! It is for doc examples, users' unit tests and simulations. `tests/script.rs` gives the memory
-//! node and the scripts the same random operations, and compares the replies.
+//! Doc examples, users' unit tests and simulations use this node. `tests/script.rs` gives the
+//! memory node and the scripts the same random operations, and compares the replies.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;

@@ -71,14 +71,12 @@ pub trait Node: fmt::Debug + Send + Sync + 'static {
         None
     }
 
-    /// Whether the node accepts hellos. If so, clients keep their list of nodes in force on this
-    /// node.
+    /// Whether the node accepts [`Hello`]. If so, clients keep their list in force on the node.
     fn takes_hello(&self) -> bool {
         false
     }
 
-    /// Sets whether this node's votes count from now on, by the lists in force and by the ids of
-    /// records that clients have seen.
+    /// Sets whether this node's votes count from now on. The records of all nodes decide this.
     fn judged(&self, _standing: MembershipState) {}
 
     /// Whether this node's votes on claims count now.

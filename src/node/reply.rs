@@ -44,13 +44,13 @@ pub enum Outcome {
         kind: Kind,
         /// How much longer the hold lasts, by the node's clock; `None` if the hold never ends.
         remaining: Option<Duration>,
-        /// The highest of the name's fence, the readers' fence and the node's floor. A ballot above
-        /// it is not too low.
+        /// The highest of the name's fence, the readers' fence and the node's floor. A ballot
+        /// above this number is high enough.
         fence: u64,
         /// The claim's place in the queue, if the claim waits.
         queued: Option<Queued>,
     },
-    /// Claim: the ballot is not above the bar, or is too low for the hold that this owner has.
+    /// Claim: the ballot is too low for the name's fence, the node's floor, or this owner's hold.
     Stale {
         /// The owner's next ballot must be above this number.
         fence: u64,
@@ -64,7 +64,7 @@ pub enum Outcome {
     },
     /// Renew: the owner held all names, and holds them for another ttl.
     Extended,
-    /// Renew: a name was free, and the owner holds it again. This is not a vote.
+    /// Renew: at least one name was free, and the owner holds it again. This is not a vote.
     Healed,
     /// Renew: another owner holds one of the names, or locks with this token are over (released or
     /// revoked). Claim of a writer that becomes a reader: the writer's lock is over.
@@ -81,7 +81,7 @@ pub enum Outcome {
     },
     /// Release or withdraw: the node carried it out.
     Released {
-        /// On how many of the operation's names this ended the owner's hold.
+        /// On how many of the names the operation ended a hold of the owner.
         held: u32,
     },
     /// Revoke: the node carried it out.
@@ -98,9 +98,9 @@ pub enum Outcome {
     Inspected(Vec<Inspection>),
     /// Hello: the node's record, if it has one.
     Hello(Option<Record>),
-    /// Any operation except hello and scan: the node has no record, and carried nothing out. The
-    /// reply to a renewal also becomes this if the node's record is not the one that this client
-    /// knows.
+    /// Any operation except hello and scan: the node has no record, and carried nothing out. If the
+    /// node has another record than the one that this client knows, `Extended` and `Healed` also
+    /// count as `Forgot`.
     Forgot,
     /// Claim: no list is in force. Nothing was carried out.
     NoList,
@@ -175,10 +175,10 @@ impl fmt::Display for Outcome {
 /// Why there is no reply that counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FaultKind {
-    /// There is no connection, the client's list is not in force on the node yet, or the server has
-    /// restarted since this hello was planned. Nothing was sent.
+    /// There is no connection, or the client's list is not in force on the node yet. A hello: the
+    /// server has restarted since the hello was planned. Nothing was sent.
     Down,
-    /// A claim: the node's vote would not count now. Nothing was sent.
+    /// The operation is a claim, and the node's vote would not count now. Nothing was sent.
     Quarantined,
     /// The server must not take part: it is a replica, runs in cluster mode, or is the same server
     /// as another node. Nothing was sent.
@@ -220,8 +220,7 @@ impl FaultKind {
     }
 }
 
-/// Why a node's reply is missing, does not count, or makes no sense. In these cases, the node votes
-/// neither for an owner nor against one.
+/// Why a node's reply is missing, does not count, or makes no sense. A fault is never a vote.
 #[derive(Clone, Debug)]
 pub struct Fault {
     kind: FaultKind,
@@ -285,8 +284,8 @@ pub trait Sink: Send + Sync + 'static {
     fn deliver(self: Arc<Self>, node: usize, reply: Reply);
 }
 
-/// The receiver of one node's reply. If this is dropped without a reply, the sink gets the fault
-/// `Closed`.
+/// The receiver of one node's reply. If the receiver is dropped without a reply, the sink gets the
+/// fault `Closed`.
 pub struct ReplyTo {
     node: usize,
     sink: Option<Arc<dyn Sink>>,

@@ -1,4 +1,4 @@
-//! Decides which replies of a doubted node count.
+//! Decides which replies of a node count as votes.
 
 use super::reply::{Fault, FaultKind, Outcome, Reply};
 use crate::rules::doubt::Trust;
@@ -6,12 +6,12 @@ use crate::rules::doubt::Trust;
 /// Returns the reply, or a fault in place of a vote that must not count.
 ///
 /// A grant does not count if the client doubts the node: the node may have lost another owner's
-/// hold before it granted this claim. Lists and ids of records may also keep a grant from counting.
-/// But the node holds the name for this owner now, so the client must withdraw the claim.
+/// hold before it granted this claim. The node's membership state can also void a grant. In both
+/// cases, the node holds the name for this owner now, so the client must withdraw the claim.
 ///
-/// `Extended` does not count shortly after a doubt began, because another round may still count a
-/// forgotten grant (docs/protocol.md, Doubted nodes). It also does not count if the node's name
-/// leads clients to two servers.
+/// `Extended` does not count shortly after a doubt began, because another client's round may still
+/// count a forgotten grant (docs/protocol.md, Doubted nodes). `Extended` also does not count if the
+/// node's name leads clients to two servers.
 ///
 /// # Errors
 /// The fault of the reply, or `Doubted`.
@@ -27,8 +27,8 @@ pub fn trusted(reply: Reply, trust: Trust) -> Reply {
     }
 }
 
-/// What a reply counts as if it shows another id of the record than this client knows. The node may
-/// have forgotten its grants, so `Extended` and `Healed` become `Forgot`.
+/// Returns what a reply counts as, if it shows another record id than this client knows. The node
+/// may have forgotten its grants, so `Extended` and `Healed` become `Forgot`.
 ///
 /// # Errors
 /// The fault of the reply. `Doubted` for a grant: the node has granted the claim, so the client

@@ -1,4 +1,4 @@
-//! Acquiring: rounds of claims until one is won or the caller's time ends.
+//! Makes rounds of claims until a round is won or the caller's time ends.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,13 +34,13 @@ pub(crate) const SPLIT: &str = "the votes were split: no quorum of nodes names o
 pub(crate) enum Patience {
     /// Makes one round, and waits for no holder.
     Once,
-    /// Like `Once`, for a caller that waits in another way after a failed round, such as for a
-    /// gate.
+    /// Like `Once`, for a set. After a failed round, the set waits for its names one by one. So the
+    /// error for a held name is `Timeout`.
     First,
     /// Does not wait for holders. If votes were split, makes further rounds until this deadline.
     Try(Tick),
-    /// Waits until this deadline. A caller that has its turn in this process makes at least one
-    /// round.
+    /// Waits until this deadline. A caller that gets its turn in this process's queue makes at
+    /// least one round.
     Until(Tick),
 }
 
@@ -52,8 +52,8 @@ impl Patience {
         }
     }
 
-    /// Until when a new round follows a round with split votes. For a caller that may wait, this
-    /// time is as long as for a try, counted from `now`.
+    /// The time until which another round may follow a round with split votes. `None` if no other
+    /// round may follow.
     fn again_until(self, now: Tick, rules: &Rules) -> Option<Tick> {
         match self {
             Self::Once | Self::First => None,
@@ -77,7 +77,7 @@ pub(crate) struct Claimant<'a> {
     pub(crate) voters: &'a Arc<Voters>,
     pub(crate) queue: &'a Arc<Queue>,
     pub(crate) names: &'a Arc<[Name]>,
-    /// The names in error texts: all names that the caller acquires, perhaps more than `names`.
+    /// All names that the caller acquires, for error texts. `names` may be a part of them.
     pub(crate) told: &'a [Name],
     pub(crate) who: ClaimKind<'a>,
     pub(crate) rules: &'a Rules,
@@ -99,7 +99,7 @@ impl Claimant<'_> {
     /// places in all queues are given up.
     pub(crate) async fn acquire(&self, patience: Patience) -> Result<(Grant, Open)> {
         let now = self.voters.host.now();
-        // A try waits for hellos and for its turn in this process: for one round timeout together.
+        // A try waits for hellos, and then for its turn in this process. Both waits end at `whole`.
         let whole = now + self.rules.round_timeout;
         let again = patience.again_until(now, self.rules);
         self.voters.may_acquire()?;
@@ -110,8 +110,8 @@ impl Claimant<'_> {
         let ticket = self.ticket.unwrap_or_else(|| self.voters.ticket());
         let places = self.turns(patience, whole).await?;
         let mut attempt = Attempt::new(self.voters, self.names, self.rules, self.who, self.may_have_note);
-        // A shutdown that begins from now on waits for this attempt. A shutdown that began before
-        // the attempt was made does not wait for it, so check for a shutdown.
+        // A shutdown waits for this attempt, unless the shutdown began first. So check for a
+        // shutdown.
         if self.shut.is_cancelled() {
             return Err(Error::closed());
         }
@@ -163,7 +163,8 @@ impl Claimant<'_> {
                 if let Some(won) = self.handed_over(attempt, &defeat, &mut failures, end).await? {
                     return Ok(won);
                 }
-                // From its first wait on, the caller treats split rounds like other failed rounds.
+                // After its first wait, the caller treats a split round like any other failed
+                // round.
                 again = None;
             }
             if self.is_over(patience) {
@@ -173,8 +174,8 @@ impl Claimant<'_> {
     }
 
     /// Waits after a failed round until it makes sense to ask again, or until `end`. If a quorum
-    /// hands the name over, returns `Won`. Fails if the quarantines of nodes keep a quorum from
-    /// voting before `end`.
+    /// hands the name over, returns `Won`. Fails if quarantined nodes keep a quorum from voting
+    /// until `end`.
     async fn handed_over(
         &self,
         attempt: &mut Attempt<'_>,
@@ -205,8 +206,7 @@ impl Claimant<'_> {
         Ok(handed)
     }
 
-    /// Fails if so many nodes are quarantined beyond the caller's deadline that no quorum can vote
-    /// before it.
+    /// Fails if quarantined nodes keep a quorum from voting until the caller's deadline.
     fn may_vote_in_time(&self, patience: Patience) -> Result<()> {
         if !patience.end().is_some_and(|end| self.voters.are_quarantined_past(end)) {
             return Ok(());
@@ -216,15 +216,14 @@ impl Claimant<'_> {
         Err(self.error(ErrorKind::Unavailable, OUT_OF_REACH, patience, advice).with_nodes(reports))
     }
 
-    /// Evaluates a failed round. If a quorum voted in time, and the round left only places in
-    /// queues and later pushes (see [`Attempt::waits`]), the owner keeps these. Otherwise,
-    /// withdraws the round.
+    /// Keeps the places and pushes of a failed round if [`Attempt::waits`] allows this. Otherwise,
+    /// or if too few nodes voted in time, withdraws the round.
     fn failed(&self, attempt: &mut Attempt<'_>, defeat: &FailedRound, failures: u32) -> Failed {
         let waits = defeat.cause() != Cause::Unavailable && attempt.waits();
         if !waits {
             attempt.withdraw();
         }
-        // After a withdrawal or a reply `stale`, a node may keep no place for this owner.
+        // After a withdrawal or a reply `stale`, a node may have no place for this owner: ask soon.
         let soon = !waits || defeat.round.look(|tally| !tally.stale().is_empty());
         Failed { failures, soon, told: defeat.changes_in().map(|left| left.saturating_add(attempt.defers())) }
     }
@@ -235,7 +234,7 @@ impl Claimant<'_> {
     async fn pause(&self, failures: u32, defeat: &FailedRound, end: Tick) -> Option<Won> {
         sleep_until(&self.voters.host, self.next_round(failures, defeat).min(end)).await;
         if defeat.cause() == Cause::Unavailable {
-            // With `max_rounds`, this wait lasts for one round timeout at most.
+            // With `max_rounds`, wait no longer than a round may take: the limit must end the call.
             let whole = self.voters.host.now() + self.rules.round_timeout;
             let end = self.rules.max_rounds.map_or(end, |_| end.min(whole));
             let _ = self.voters.votes(end).await;
@@ -255,8 +254,9 @@ impl Claimant<'_> {
         }
     }
 
-    /// How this caller queues. It waits in the nodes' queues if it claims one name, may still wait,
-    /// and enough nodes can send it pushes. With `fair` false, it overtakes all waiters.
+    /// How a claim treats waiters. If `fair` is false, the claim overtakes all waiters. Otherwise
+    /// it waits in the nodes' queues if three things hold: it has one name, the caller has time
+    /// left, and a quorum of nodes can send pushes.
     fn policy(&self, ticket: u64, patience: Patience) -> QueuePolicy {
         let waits = || self.names.len() == 1 && !self.is_over(patience) && self.voters.hinted();
         match self.rules.fair {
@@ -287,9 +287,8 @@ impl Claimant<'_> {
         Ok(places)
     }
 
-    /// Waits for all turns. Returns false if the turns come too late, or if a caller ahead of a try
-    /// gets a result. In these cases this caller drops its places, and the next caller gets the
-    /// turns.
+    /// Waits for all turns. Returns false if the turns come too late, or, for a try, if a caller
+    /// ahead gets a result. In these cases, drop `places`: the next caller then gets the turns.
     async fn waited(&self, places: &mut QueueEntries, patience: Patience, whole: Tick) -> bool {
         let late = || patience.end().is_some_and(|end| self.voters.host.now() >= end);
         if late() {
@@ -417,8 +416,8 @@ impl Claimant<'_> {
         took
     }
 
-    /// When a round that begins now ends: after its timeout, or at `end` if that is earlier. The
-    /// first round gets its whole timeout even if `end` comes earlier.
+    /// The end of a round that begins now: after the round timeout, or at `end` if that is earlier.
+    /// The first round always gets the whole timeout.
     fn limit(&self, rounds: u32, end: Option<Tick>) -> Tick {
         let whole = self.voters.host.now() + self.rules.round_timeout;
         match end {
@@ -427,15 +426,16 @@ impl Claimant<'_> {
         }
     }
 
-    /// Call this when the caller will get an error. Withdraws the round, and waits until it is
-    /// clear why the round failed.
+    /// Call this when the caller will get an error. Withdraws the round, and waits until the
+    /// replies show why it failed, but not past `limit`.
     async fn diagnose(&self, attempt: &mut Attempt<'_>, round: &Round<ClaimTally>, limit: Tick) {
         attempt.stop_waiting();
         attempt.withdraw();
         let _ = before(&self.voters.host, limit, explained(round, self.voters.size.quorum())).await;
     }
 
-    /// When to ask again: after a random pause, or just after the end of a hold if that is earlier.
+    /// When to ask again: after a random pause, or just after another owner's hold ends, if that is
+    /// earlier.
     fn next_round(&self, failures: u32, defeat: &FailedRound) -> Tick {
         let host = &self.voters.host;
         let pause = self.rules.backoff.pause(failures, self.voters.round_trip(), host.random());
@@ -525,8 +525,8 @@ impl Claimant<'_> {
         )
     }
 
-    /// A part of the error text: says so if `max_rounds` ended the wait before the caller's
-    /// deadline.
+    /// The words for the error text if `max_rounds` ended the wait before the caller's deadline;
+    /// else empty.
     fn bound(&self, patience: Patience) -> String {
         let time_left = patience.end().is_some_and(|end| self.voters.host.now() < end);
         let rounds = self.rules.max_rounds.filter(|_| time_left);

@@ -25,8 +25,7 @@ use crate::spans::Spanned;
 /// How many asks before the last one are checked for late replies.
 const EARLIER: usize = 4;
 
-/// An owner counts its withdrawals. If the count is a multiple of this number, the withdrawal does
-/// not take the owner's places in the queues again.
+/// Every fourth withdrawal of an owner does not take the owner's places again: see `place_again`.
 const YIELDS: u32 = 4;
 
 /// How a claim treats waiters.
@@ -40,13 +39,13 @@ pub(super) enum QueuePolicy {
     Barge,
 }
 
-/// All asks of one owner. If an `Attempt` is dropped before it has won, it leaves every queue, and
-/// sends a release to every node that may hold the name for this owner.
+/// All asks of one owner. An `Attempt` that is dropped before it has won leaves every queue. It
+/// also sends a release to every node that may hold the name for this owner.
 pub(super) struct Attempt<'a> {
     voters: &'a Arc<Voters>,
     rules: &'a Rules,
     number: u64,
-    /// The last claim, or before the first ask, the next claim with ballot 0.
+    /// The last claim. Before the first ask: the first claim, with ballot 0.
     claim: Claim,
     /// Whether a claim was won. If so, dropping this attempt releases nothing.
     has_won: bool,
@@ -54,12 +53,12 @@ pub(super) struct Attempt<'a> {
     acquisition: Acquisition<Arc<Round<ClaimTally>>>,
     /// The asks before the last one. A far node may reply to these after the last ask is decided.
     earlier: Vec<Arc<Round<ClaimTally>>>,
-    /// How long a hand-over lasts; `None` until a claim has announced this time. Later claims
-    /// announce the same time, because a node may have stored it from a claim whose reply was lost.
+    /// How long a hand-over lasts; `None` until a claim has announced this time. All claims
+    /// announce the same time: a node may have stored an earlier claim whose reply was lost.
     lasts: Option<Validity>,
-    /// The ballot for the next waiter, which withdrawals and releases of `claim` carry; `None`
-    /// before the first of these. All carry the same ballot, until a fence or a ballot of this
-    /// owner is as high.
+    /// The ballot that withdrawals and releases of `claim` carry for the next waiter; `None` before
+    /// the first of them. They share this ballot until a fence or a ballot of this owner is as
+    /// high.
     next: Option<u64>,
     /// The highest fence that any node returned to this owner.
     told: u64,
@@ -72,7 +71,7 @@ pub(super) struct Attempt<'a> {
     taken_again: NodeSet,
     in_line: Option<Counted<'a>>,
     listening: Option<Listening>,
-    /// A shutdown waits until this is dropped: the attempt may still have to send a release.
+    /// Makes a shutdown wait for this attempt, which may have to send a release.
     _open: Open,
 }
 
@@ -125,7 +124,7 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    /// Receives pushes and hints from now on, if it does not do so yet.
+    /// Begins to receive pushes and hints. Later calls change nothing.
     pub(super) fn listen(&mut self) -> &Listening {
         self.listening.get_or_insert_with(|| Listening::begin(&self.voters.wakeups, self.number))
     }
@@ -216,8 +215,8 @@ impl<'a> Attempt<'a> {
         let Some(ask) = self.acquisition.last() else { return false };
         let (ballot, took) = (ask.ballot, now.since(ask.t0));
         // A fence that is far ahead of the clock may be on one node only. An ask above this fence
-        // would raise the other nodes' fences as far. So do not lift early, unless this ballot is
-        // far ahead already.
+        // would raise the other nodes' fences as far. So do not lift early, unless the ask's own
+        // ballot is far ahead too.
         let spreads = self.voters.is_far(self.told) && !self.voters.is_far(ballot);
         if !handed.is_empty() || spreads || !self.acquisition.may_lift_early() {
             return false;
@@ -256,22 +255,22 @@ impl<'a> Attempt<'a> {
         Some(Waiter { ticket, lasts: lasts.ttl(), again })
     }
 
-    /// How often the owner renews its places. This depends on its best rank in the queues.
+    /// The time between two asks that renew the owner's places, by the owner's best rank in the
+    /// queues.
     fn interval(&self, lasts: Validity) -> Duration {
         let soon = self.handed().rank().is_some_and(|rank| rank <= 2);
         handover::again(lasts.ttl(), self.rules.places, soon)
     }
 
-    /// How long this owner waits after the end of another owner's hold before it asks. This depends
-    /// on this owner's best rank in the queues.
+    /// The pause between the end of another owner's hold and this owner's next ask, by this owner's
+    /// best rank in the queues.
     pub(super) fn defers(&self) -> Duration {
         let rank = self.handed().rank().unwrap_or_default();
         self.lasts.map_or(Duration::ZERO, |lasts| handover::defers(lasts.ttl(), rank))
     }
 
-    /// The ballot of the next ask. This is the highest ballot of this owner so far, unless that was
-    /// withdrawn or a node returned a fence at least as high. In these cases it is a new, higher
-    /// ballot.
+    /// The ballot of the next ask: this owner's highest ballot so far. If that ballot was
+    /// withdrawn, or a node returned a fence at least as high, picks a new, higher ballot.
     fn ballot(&self) -> Result<u64> {
         let known = self.highest();
         let above = self.told.max(self.acquisition.withdrawn());
@@ -283,8 +282,8 @@ impl<'a> Attempt<'a> {
         self.acquisition.highest().max(self.listening.as_ref().map_or(0, |listening| listening.handed().top()))
     }
 
-    /// Whether the failed round left nothing but places in queues, and pushes that came after the
-    /// ask. If so, the round needs no withdrawal.
+    /// Whether the failed round left only places in queues, and pushes that came after the ask. If
+    /// so, ends the round without a withdrawal.
     pub(super) fn waits(&mut self) -> bool {
         let since = self.heard().is_some_and(|heard| !heard.pushes.is_empty());
         let waits = self.in_line.is_some() && self.acquisition.only_waits(&self.handed(), since);
@@ -339,7 +338,7 @@ impl<'a> Attempt<'a> {
     /// The place in the queues that the owner takes again when it withdraws. Without places,
     /// waiters that hold some nodes each could pass these nodes to each other for ever. But an
     /// owner that cannot win must not keep the name from others. So this is `None` after a round
-    /// that too few nodes answered in time, and for each fourth withdrawal.
+    /// that too few nodes answered in time, and at every fourth withdrawal.
     fn place_again(&mut self) -> Option<(Kind, Waiter)> {
         self.withdrawals = self.withdrawals.wrapping_add(1);
         let ask = self.acquisition.last()?;
@@ -370,12 +369,12 @@ impl<'a> Attempt<'a> {
     }
 
     /// Makes the grant of the won round. The grant keeps `places`, which are in the process's
-    /// queues. A shutdown waits until the returned [`Open`] is dropped. So until then, the caller
-    /// can still send a release.
+    /// queues. A shutdown waits until the returned [`Open`] is dropped, so the caller can send a
+    /// release until then.
     pub(super) fn won(mut self, won: Won, places: QueueEntries) -> (Grant, Open) {
         let claim = Claim { ballot: won.ballot, ttl: self.rules.validity.ttl(), ..self.claim.clone() };
-        // A withdrawal that is still on its way may give the owner a place. So the node that gets
-        // this withdrawal may hand the name over to this owner.
+        // A withdrawal that is still on its way may give the owner a place again. So the node that
+        // gets this withdrawal may hand the name over to this owner.
         let won = Won { may_hold: won.may_hold.or(self.taken_again), ..won };
         self.has_won = true;
         self.in_line = None;

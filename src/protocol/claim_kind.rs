@@ -1,4 +1,4 @@
-//! Which kind of owner an acquisition claims names for.
+//! The kind of owner for which an acquisition claims names.
 
 use super::grant::Grant;
 use super::voters::Voters;
@@ -51,7 +51,7 @@ impl<'a> ClaimKind<'a> {
         }
     }
 
-    /// The token of the writer that becomes this reader; 0 if there is none.
+    /// The token of the writer that becomes a reader; 0 for other claims.
     pub(super) const fn follows(self) -> u64 {
         match self {
             Self::Follows(grant) => grant.token(),

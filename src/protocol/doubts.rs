@@ -37,8 +37,8 @@ impl Doubts {
         }
     }
 
-    /// Nodes whose last doubt began at `t0` or later. They may have forgotten a claim or renewal
-    /// that was sent at `t0`.
+    /// Nodes whose last doubt began at `t0` or later. These nodes may have forgotten a claim or a
+    /// renewal that was sent at `t0`.
     pub(crate) fn since(&self, t0: Tick) -> NodeSet {
         self.nodes().last.iter().filter(|(_, at)| **at >= t0).map(|(node, _)| *node).collect()
     }

@@ -25,8 +25,7 @@ pub(super) struct FailedRound {
 pub(super) enum How {
     /// Nodes refused, or did not reply.
     Refused,
-    /// A quorum granted the name or handed it over, but not in time, or with votes that do not
-    /// count.
+    /// A quorum granted the name or handed it over, but too late, or with votes that do not count.
     Late,
     /// The caller's deadline came before the replies decided the round.
     CutShort,

@@ -41,17 +41,16 @@ pub(crate) struct Grant {
 }
 
 /// What a grant keeps from the time when its owner waited: the places in this process's queues, and
-/// the receiver of pushes. Drop this outside of all locks, because the drop wakes other callers.
+/// the receiver of pushes. Drop this outside of all mutexes, because the drop wakes other callers.
 #[derive(Debug)]
 pub(crate) struct Line {
-    /// The places in the process's queue.
     pub(super) places: QueueEntries,
     /// Receives hand-overs that come after the lock was won.
     pub(super) listening: Option<Listening>,
 }
 
-/// A release that was sent. Drop this outside of all locks: it frees the places in the process's
-/// queue, which wakes other callers.
+/// A release that was sent. Drop this outside of all mutexes: the drop frees the places in this
+/// process's queue, and so wakes other callers.
 #[derive(Debug)]
 pub(crate) struct Returned {
     pub(crate) freeing: ReleaseSet,
@@ -119,10 +118,10 @@ impl Grant {
 
     /// From now on, renewals carry `ballot`, which is at least the token.
     ///
-    /// Releases and revocations still use the ballot that won the names. As long as no quorum has
-    /// the new ballot, the grant may expire unnoticed, and another owner of the name may get a
-    /// token between the two ballots. A release of this grant must not end that owner's lock. A
-    /// revocation with a ballot between the two must end this grant.
+    /// Releases and revocations still use the ballot that won the names. Until a quorum has the new
+    /// ballot, this grant may expire unnoticed. Another owner may then get a token between the two
+    /// ballots. A release of this grant must not end that owner's lock. A revocation with a ballot
+    /// between the two must end this grant.
     pub(crate) fn raise(&mut self, ballot: u64) {
         self.claim.ballot = ballot;
         self.won.highest = self.won.highest.max(ballot);
@@ -141,8 +140,8 @@ impl Grant {
 
     /// Splits off the names for which `leave` is true. There must be at least one name to split
     /// off, and one that stays. Returns the grant of the names that were split off, then the grant
-    /// of the others, both with the same token. Give back both grants. After a split, never send a
-    /// request for all names.
+    /// of the others, both with the same token. After a split, renew and release each grant on its
+    /// own.
     pub(crate) fn split(mut self, leave: impl Fn(&Name) -> bool) -> Option<(Self, Self)> {
         let won = self.won;
         if self.others.is_empty() {
@@ -204,7 +203,7 @@ impl Grant {
 
     /// Ends the grant without a release: nodes hold the names for `left` from now on.
     pub(crate) fn leave(&self, left: Duration) -> Option<Line> {
-        // The last renewal was for the ttl at least, so this renewal shortens the holds.
+        // The last claim or renewal was for the ttl at least, so this renewal shortens the holds.
         if left < self.claim.ttl {
             Renewing::start(&self.voters, self.claims(), (1, left), None);
         }
@@ -233,8 +232,7 @@ impl Grant {
         grants.iter().map(|(grant, _)| grant.returned(tasks.by_ref().take(grant.weight()))).collect()
     }
 
-    /// One release for each name, because each name needs a quorum of its own that shows whether
-    /// the name was held.
+    /// One release for each name: a quorum must show for each name whether the name was held.
     fn releases(&self, may_hold: NodeSet) -> impl Iterator<Item = (ReleaseRequest, NodeSet)> {
         let of = |part: &Self, name: &Name| part.release([name.clone()].into());
         self.parts().flat_map(move |part| part.claim.names.iter().map(move |name| (of(part, name), may_hold)))

@@ -69,7 +69,6 @@ pub(crate) struct Greeter {
 }
 
 impl Greeter {
-    /// A greeter that knows nothing about the nodes yet.
     pub(crate) fn new(voters: &Voters) -> Self {
         let Membership { list, names, round_timeout, onlooker } = &voters.membership;
         let book = KnownNodes::new(list.clone(), names.clone(), *round_timeout, *onlooker);
@@ -108,8 +107,8 @@ impl Greeter {
         due
     }
 
-    /// Logs and counts what is new: another list in force, and nodes whose names lead to two
-    /// servers.
+    /// Sets the metrics, and logs what is new: another list in force, and nodes whose names lead to
+    /// two servers.
     fn tell(&mut self, voters: &Voters, standings: &[MembershipState], list: (Option<&str>, bool), twins: NodeSet) {
         let ((other_list, is_new), before) = (list, std::mem::replace(&mut self.twins, twins));
         self.meters.tell(other_list.is_some(), twins);

@@ -12,8 +12,8 @@ use crate::rules::NodeSet;
 #[derive(Clone, Debug)]
 pub(crate) struct Survey {
     pub(crate) said: Vec<Result<Inspection, Fault>>,
-    /// The nodes whose votes counted both before the request and after the replies. A node that is
-    /// not in this set may have forgotten a holder, so its reply counts only if it names a holder.
+    /// The nodes whose votes counted both before the request and after the replies. Other nodes may
+    /// have forgotten a holder. So a reply of theirs counts only if it names a holder.
     pub(crate) voting: NodeSet,
 }
 

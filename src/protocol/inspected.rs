@@ -12,7 +12,7 @@ use crate::rules::NodeSet;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Inspected {
-    /// Each node's name in messages, with its report, or with the reason why there is no report.
+    /// Each node's name in error texts, with the node's report or the reason why there is none.
     pub nodes: Vec<(Arc<str>, Result<Inspection, String>)>,
     quorum: usize,
     /// The nodes whose votes counted both before and after the inspection.
@@ -89,13 +89,13 @@ impl Inspected {
         if self.holder().is_some() { Some(true) } else { free.then_some(false) }
     }
 
-    /// Whether the reports show who holds the name. They do if a quorum of voting nodes has
-    /// reported, or if a quorum names one holder that is not a reader. Otherwise an owner that no
-    /// node reports may hold the name.
+    /// Whether the reports show who holds the name. This is so if a quorum of voting nodes has
+    /// reported, or if a quorum names one holder that is not a reader. Otherwise the holder may be
+    /// an owner that no report names.
     #[must_use]
     pub fn is_conclusive(&self) -> bool {
         // If the holder is a reader, other readers may hold the name too, and nodes that do not
-        // vote may have forgotten them.
+        // vote may have forgotten these readers.
         self.votes().count() >= self.quorum || self.holder().is_some_and(|holder| !Operation::is_shared(holder))
     }
 

@@ -60,7 +60,6 @@ pub(super) struct Listening {
 }
 
 impl Listening {
-    /// Receives the messages for acquisition `number` until the returned value is dropped.
     pub(super) fn begin(wakeups: &Arc<Wakeups>, number: u64) -> Self {
         let receiver = Arc::new(PushReceiver::new());
         wakeups.add(number, receiver.clone());
@@ -114,11 +113,12 @@ impl Listening {
         }
     }
 
-    /// Call this once the acquisition holds the lock as `owner`: it then needs no receiver.
+    /// Call this once the acquisition holds the lock as `owner`. A holder needs no receiver.
     pub(super) fn rest(&mut self, owner: &Arc<str>) {
         let holds = PushOutcome::Holds(owner.clone());
         self.wakeups.turn(self.number, &self.hearing, holds.clone());
-        // Another thread may be delivering a message to the receiver, so change its mode too.
+        // Another thread may be delivering a message to the receiver. So change the receiver's mode
+        // too.
         self.receiver().into_iter().for_each(|receiver| receiver.hold());
         self.hearing = holds;
     }

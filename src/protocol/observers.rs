@@ -19,13 +19,13 @@ struct State {
 }
 
 impl Observers {
-    /// Adds an observer of the name. Returns its number, and the notifier that it waits on. For the
-    /// first observer, calls `follow` to subscribe to the name.
+    /// Adds an observer of the name. Returns the observer's number, and its notifier. For the first
+    /// observer, calls `follow` to subscribe to the name.
     pub(super) fn add(&self, name: &Name, follow: impl FnOnce(&Name)) -> (u64, Arc<Notify>) {
         let mut state = self.state();
         let (number, news) = (state.next, Arc::new(Notify::new()));
         state.next += 1;
-        // Call `follow` under the lock. Otherwise an observer that leaves now might unsubscribe
+        // Call `follow` under the mutex. Otherwise an observer that leaves now might unsubscribe
         // after this subscription.
         if state.of(name).next().is_none() {
             follow(name);
@@ -46,7 +46,7 @@ impl Observers {
     /// Notifies all observers of the name. Returns whether there are any.
     pub(super) fn news(&self, name: &Name) -> bool {
         let observers: Vec<_> = self.state().of(name).cloned().collect();
-        // Notify without the lock: a woken observer may end at once, and then takes the lock.
+        // Notify outside of the mutex: a woken observer may end at once, which locks the mutex.
         observers.iter().for_each(|news| news.notify_one());
         !observers.is_empty()
     }

@@ -13,8 +13,8 @@ use crate::host::sleep_until;
 use crate::node::Name;
 use crate::rules::Tick;
 
-/// Shortest time between two inspections by one observer, so that many messages cost few
-/// inspections. An inspection still follows the last message.
+/// The shortest time between two inspections by one observer: many messages cost few inspections.
+/// One more inspection follows the last message.
 const GAP: Duration = Duration::from_millis(30);
 
 /// One observer of a name. Dropping it ends the observation.

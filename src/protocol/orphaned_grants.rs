@@ -18,7 +18,6 @@ pub(crate) struct OrphanedGrants {
 }
 
 impl OrphanedGrants {
-    /// From now on, a push to an owner that has ended is answered with a release.
     pub(crate) fn attach(voters: &Arc<Voters>) {
         voters.wakeups.attach(Arc::new(Self { voters: Arc::downgrade(voters), last: Mutex::default() }));
     }

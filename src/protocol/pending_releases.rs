@@ -30,8 +30,8 @@ pub(crate) trait PendingRelease: fmt::Debug + Send + Sync {
     /// How often the release was tried.
     fn tries(&self) -> u32;
 
-    /// For how long the release has been tried. `None` until this is as long as the lease lasts.
-    /// (Nodes may hold the names for far longer: for the period of a `Once`.)
+    /// The time since the first try; `None` while that is shorter than the lock's ttl. (Nodes may
+    /// hold the names for far longer: for the period of a `Once`.)
     fn overtime(&self) -> Option<Duration>;
 }
 
@@ -80,7 +80,8 @@ pub(crate) struct ReleaseTasks {
     late: AtomicBool,
 }
 
-/// One release, or one step that may still send a release. A shutdown waits until this is dropped.
+/// One release, or one step that may still send a release. A shutdown waits until this value is
+/// dropped.
 #[derive(Debug)]
 pub(crate) struct Open(Arc<ReleaseTasks>);
 

@@ -125,8 +125,8 @@ impl PushReceiver {
         release.is_some_and(|release| release.is_under_way(node, owner))
     }
 
-    /// Calls `change` if `owner` is the current owner. Returns whether it is the current owner and
-    /// a node has handed the name over.
+    /// Calls `change` if `owner` is the current owner. Returns true if `owner` is current and a
+    /// node has handed the name over.
     pub(super) fn of(&self, owner: &Arc<str>, change: impl FnOnce(&mut State)) -> bool {
         let mut state = self.state();
         let present = state.present.as_ref().is_some_and(|(known, _)| known == owner);

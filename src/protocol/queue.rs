@@ -9,7 +9,7 @@ use tokio::sync::{Notify, Semaphore, SemaphorePermit};
 
 use crate::error::{Error, ErrorKind, NodeReport, Result};
 
-/// What the callers behind the first caller of a queue know about the first caller.
+/// The state of a queue's first caller, as it is reported to the callers behind.
 #[derive(Clone, Debug, Default)]
 pub(super) enum HeadStatus {
     /// The first caller has no result yet.
@@ -93,8 +93,7 @@ impl Queue {
 
     /// A place that is in no queue, and gets its turn at once.
     pub(super) fn aside(self: &Arc<Self>) -> Place {
-        // The empty text is no valid name, so no queue has it. So the drop of this place finds no
-        // queue to leave.
+        // No queue has an empty name, so the drop of this place leaves no queue.
         let (name, entry) = (Arc::from(""), Arc::new(Entry::new()));
         Place { queue: self.clone(), name, entry, first: false, holds: false }
     }

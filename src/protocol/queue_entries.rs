@@ -58,9 +58,8 @@ impl QueueEntries {
             return true;
         }
         let queue = self.first.queue.clone();
-        // A claim of one name locks this mutex too, if the first try failed. A set that cannot take
-        // all its turns may have the turn for a moment, and gives it back before it unlocks the
-        // mutex.
+        // A set that tries its turns may have this name's turn for a moment, and then gives the
+        // turn back. So a claim of one name also locks this mutex before its second try.
         let _alone = queue.alone();
         let all = self.all_mut().all(Place::try_turn);
         if !all {
@@ -91,7 +90,7 @@ impl QueueEntries {
         Self { first: self.first.served(next), others }
     }
 
-    /// Takes out the places of the names for which `leave` is true. One place stays.
+    /// Takes out the places of the names for which `leave` is true. At least one place stays.
     pub(super) fn split_off(&mut self, leave: impl Fn(&str) -> bool) -> Option<Self> {
         let mut left: Vec<_> = self.others.extract_if(.., |place| leave(&place.name)).collect();
         if leave(&self.first.name)

@@ -29,18 +29,17 @@ pub(super) struct ReleaseTargets {
 }
 
 impl ReleaseTargets {
-    /// Sends the request to `ask`, and repeats it there until confirmed.
+    /// The request goes to `ask`, and is repeated there until confirmed.
     pub(super) fn all(ask: NodeSet) -> Self {
         Self { ask, insist: ask, unheard: NodeSet::default() }
     }
 }
 
-/// A release or a withdrawal. `lease` is the ttl of the lock in this client. Nodes may hold the
-/// names for longer: for the whole period of a `Once`.
+/// A release or a withdrawal.
 #[derive(Debug)]
 pub(super) struct ReleaseRequest {
     pub(super) operation: Arc<Operation>,
-    /// For how long nodes may hold the names.
+    /// For how long nodes may hold the names: the lock's ttl, or the whole period of a `Once`.
     pub(super) ttl: Duration,
     pub(super) lease: Duration,
     /// Whether this request releases a lock that a caller had. Otherwise it undoes failed claims.
@@ -66,8 +65,8 @@ impl ReleaseRequest {
     }
 }
 
-/// One release or withdrawal. It ends when each node of `insist` has confirmed or rejected it, when
-/// no hold can be left, or when there is no room for another try.
+/// One release or withdrawal. It ends when each node of `insist` has confirmed or rejected it, or
+/// when no hold can be left. It also ends if there is no room for another try.
 #[derive(Debug)]
 pub(crate) struct ReleaseTask {
     request: ReleaseRequest,
@@ -141,15 +140,15 @@ impl ReleaseTask {
         })
     }
 
-    /// Says that this release ends the acquisition of `listening`. If a node hands the name over to
-    /// this acquisition before the node carries out this release, the hand-over needs no other
+    /// Records that this release ends the acquisition of `listening`. If a node hands the name over
+    /// to this acquisition before the node carries out this release, the hand-over needs no other
     /// release.
     pub(super) fn ends(self: &Arc<Self>, listening: Listening) {
         let this: Weak<Self> = Arc::downgrade(self);
         listening.release(this);
         listening.end();
         let mut state = self.state();
-        // If the receiver is not kept, drop it outside of the lock.
+        // If the receiver is not kept, drop it outside of the mutex.
         let _over = if state.waiting.is_empty() { Some(listening) } else { state.listening.replace(listening) };
         drop(state);
     }
@@ -181,9 +180,9 @@ impl ReleaseTask {
         self.state().over = true;
     }
 
-    /// Whether the node had held the names, by its reply; `None` if the reply does not show it. A
+    /// Whether the node had held the names, by its reply; `None` if the reply does not show this. A
     /// node grants all names of a claim or none. So a node that held only some of the names counts
-    /// as one that did not hold them.
+    /// as a node that held none.
     fn had_held(&self, reply: &Reply) -> Option<bool> {
         match reply {
             Ok(Outcome::Released { held }) => Some(*held as usize == self.request.operation.names().len()),
@@ -195,7 +194,7 @@ impl ReleaseTask {
     /// Takes note of one reply. Returns whether this was the last reply to this try and some nodes
     /// need another try.
     fn note(&self, node: usize, reply: &Reply) -> bool {
-        // `_over` is declared before the lock is taken, so that it is dropped after the lock.
+        // Declare `_over` before the mutex is locked, so that it is dropped after the unlock.
         let _over: Option<Listening>;
         let mut state = self.state();
         state.waiting.remove(node);
@@ -317,7 +316,9 @@ impl Sink for ReleaseTask {
             voters.meters.late_grant();
         }
         if !has_room && self.open.warns_of_no_room() {
-            tracing::warn!("too many releases are unconfirmed; on nodes that a release does not reach, the lock ends with its ttl");
+            tracing::warn!(
+                "too many releases are unconfirmed; on nodes that a release does not reach, the lock ends with its ttl"
+            );
         }
     }
 }

@@ -1,5 +1,6 @@
-//! Revokes the locks on a name, and never makes two holders. Nodes end no hold, but no longer renew
-//! locks with tokens up to the revocation's ballot. So the holds of these locks expire.
+//! Revokes the locks on a name. Nodes end no hold, so there are never two holders. But nodes no
+//! longer renew locks with tokens up to the revocation's ballot, so the holds of these locks
+//! expire.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -46,7 +46,6 @@ struct State<T> {
 }
 
 impl<T: Count> Round<T> {
-    /// `watch` is `Some` if the owner receives pushes and hints.
     pub(super) fn new(voters: &Voters, ballot: u64, tally: T, watch: Option<Watch>) -> Arc<Self> {
         let state = State { tally, replies: vec![None; voters.nodes.len()] };
         Arc::new(Self { ballot, watch, state: Mutex::new(state), decided: Notify::new() })
@@ -81,7 +80,8 @@ impl<T: Count> Round<T> {
         at(&self.state().replies)
     }
 
-    /// Each node's reply in words, or its reply to the round `before` if it has not replied yet.
+    /// Each node's reply in words; for a node that has not replied yet, its reply to the round
+    /// `before`.
     pub(super) fn reports(&self, voters: &Voters, before: Option<&Self>) -> Vec<NodeReport> {
         let known = before.map(|before| before.replies(<[_]>::to_vec));
         let report = |(node, reply): (usize, &Option<Reply>)| {

@@ -25,9 +25,9 @@ const AGAIN: Duration = Duration::from_secs(60);
 #[non_exhaustive]
 pub struct Taken {
     /// The owners that nodes named as holders with a ballot up to [`fence`](Self::fence), sorted.
-    /// An owner among them may never have had the lock, because too few nodes granted it. And
-    /// readers may be missing, because a node names only one of its readers. Empty if no node named
-    /// such an owner.
+    /// Some of them may never have had the lock, because too few nodes granted the name. Readers
+    /// may be missing, because a node names only one of its readers. Empty if no node named such an
+    /// owner.
     pub from: Vec<String>,
     /// For how long the name may still be held, by the nodes' clocks. Zero if the name was freed at
     /// once, and `None` if no node named a holder. Readers that came after the revocation count
@@ -152,7 +152,10 @@ impl<'a> Taking<'a> {
             // Put the text about the other list first: it says what to do.
             Some(other) => format!("{other}; until then nobody can tell who holds {:?}; {done}", self.name),
             None => {
-                format!("nobody can tell who holds {:?}, since too few nodes with a vote have answered; {done}", self.name)
+                format!(
+                    "nobody can tell who holds {:?}, since too few nodes with a vote have answered; {done}",
+                    self.name
+                )
             }
         };
         Error::new(ErrorKind::Unavailable, message).with_nodes(taken.reports.clone())
@@ -170,9 +173,9 @@ fn reports(voters: &Voters, survey: &Survey) -> Vec<NodeReport> {
     survey.said.iter().enumerate().map(report).collect()
 }
 
-/// Whether this reply shows that no revoked owner holds the name on the node. It does if the name
-/// is free there, or a writer holds it with a ballot above `fence`. A reader with a ballot above
-/// `fence` shows nothing: the node names only one of its readers, preferably one that was not
+/// Whether this reply shows that no revoked owner holds the name on the node. This is so if the
+/// name is free there, or if a writer holds it with a ballot above `fence`. A reader with a ballot
+/// above `fence` shows nothing: the node names only one of its readers, preferably one that was not
 /// revoked.
 fn is_free(said: &Inspection, fence: u64) -> bool {
     said.holder.as_ref().is_none_or(|owner| said.ballot > fence && !Operation::is_shared(owner))

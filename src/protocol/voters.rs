@@ -17,7 +17,7 @@ use crate::rules::ballot::LIMIT;
 use crate::rules::{Ballots, NodeSet, Size, Tick};
 use crate::spans::Spanned;
 
-/// Pause between two checks of a waiting caller whether a quorum may vote.
+/// The pause between two checks whether a quorum may vote.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// An operation to send: its parent span, the operation, and the sink for the replies.
@@ -82,8 +82,7 @@ impl Voters {
         self.nodes.iter().for_each(|node| node.follow(name, on));
     }
 
-    /// Whether a quorum of nodes can send pushes and hints to this client. Otherwise it makes no
-    /// sense to wait for them.
+    /// Whether a quorum of nodes can send pushes and hints to this client.
     pub(crate) fn hinted(&self) -> bool {
         let hinting = self.nodes.iter().filter(|node| node.hints()).count();
         hinting >= self.size.quorum() as usize
@@ -108,9 +107,9 @@ impl Voters {
         self.voting().len() >= self.size.quorum()
     }
 
-    /// If no quorum may vote yet, but may soon, waits until one may vote, until `end`, or until a
-    /// shutdown. This is so while nodes are still connecting, and while hellos are late because the
-    /// process stood still.
+    /// Waits while no quorum may vote, but a quorum of nodes is up or connecting. Ends at `end`, or
+    /// at a shutdown. After a stall of this process, nodes are up, but may not vote until the next
+    /// hello.
     pub(crate) async fn greeted(&self, end: Tick, shut: &CancellationToken) {
         while self.may_vote_soon() && self.host.now() < end && !shut.is_cancelled() {
             sleep_until(&self.host, end.min(self.host.now() + LOOK)).await;
@@ -146,7 +145,7 @@ impl Voters {
         self.other().clone()
     }
 
-    /// Sets or clears `other_list`. Returns true if this call has set it and it was clear.
+    /// Sets or clears `other_list`. Returns true if it was clear and is set now.
     pub(super) fn meet(&self, other: Option<Arc<str>>) -> bool {
         let is = other.is_some();
         std::mem::replace(&mut *self.other(), other).is_none() && is

@@ -3,8 +3,8 @@
 //! A node hands a free name over to its first live waiter, and sends the waiter a push. Pushes of a
 //! quorum grant the lock. But a push can be lost, and a hold can expire without a release. So a
 //! waiter also asks without a push: when a hold ends, when the quarantine of a node ends, after a
-//! hint, and at the latest after the time that it announced. Each ask renews the waiter's places in
-//! the queues.
+//! hint, and at the latest after the time that its last ask announced. Each ask renews the waiter's
+//! places in the queues.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,8 +24,8 @@ pub(super) struct Failed {
     /// Whether some nodes may keep no place for the owner. If so, the owner asks again after a
     /// short pause.
     pub(super) soon: bool,
-    /// The time until a hold that nodes returned ends, plus the owner's own delay
-    /// (`Attempt::defers`).
+    /// The time that is left of another owner's hold, by the nodes' replies, plus
+    /// `Attempt::defers`.
     pub(super) told: Option<Duration>,
 }
 

@@ -47,7 +47,7 @@ impl PushOutcome {
             (Self::PushReceiver(one), Self::PushReceiver(other)) => Arc::ptr_eq(one, other),
             (Self::Holds(one), Self::Holds(other)) => one == other,
             // A writer and the reader that it becomes share a number and this entry. `Ended` does
-            // not say which of them has ended, so the one that ends last removes the entry.
+            // not say which of the two has ended, so either may remove this entry.
             (Self::Ended(_), Self::Holds(_)) => true,
             _ => false,
         }

@@ -63,9 +63,9 @@ pub struct Acquisition<V> {
     /// Whether the last round has failed and was not withdrawn. If so, the next ask begins a new
     /// round.
     waits: bool,
-    /// Two sets of nodes, by the asks of the rounds before the last one, back to the last
-    /// withdrawal. The first: the nodes that may have received one of these asks. The second: the
-    /// nodes that may hold the name because of one of these asks.
+    /// Two sets of nodes, by the asks after the last withdrawal and before the last round: the
+    /// nodes that may have received one of these asks, and the nodes that may hold the name because
+    /// of one of these asks.
     before: (NodeSet, NodeSet),
     /// The highest ballot of all asks.
     highest: u64,
@@ -210,10 +210,10 @@ impl<V: Votes> Acquisition<V> {
         self.highest
     }
 
-    /// Whether the owner should not withdraw after a failed round. The last ask must have got no
-    /// grant. And the owner must have only places in queues, or hand-overs that came after this ask
-    /// (`handed_since`): a withdrawal would void pushes that are still to come. In all other cases,
-    /// the owner withdraws, because a few nodes may hold the name for it.
+    /// Whether the owner goes on waiting after a failed round, because a withdrawal would void
+    /// pushes that may come. For this, no node may have granted the last ask. And the owner must
+    /// have places in queues and no open push, or a push must have come after this ask
+    /// (`handed_since`). Otherwise, the owner withdraws: a few nodes may hold the name for it.
     #[must_use]
     pub fn only_waits(&self, handed: &Handovers, handed_since: bool) -> bool {
         let tally = self.asks.last().map(|ask| ask.votes.tally());

@@ -51,7 +51,7 @@ impl Ballots {
     }
 }
 
-/// The next ballot of all names. `highest` is the highest number so far: a recorded fence, or a
+/// The next ballot, for any name. `highest` is the highest number so far: a recorded fence, or a
 /// number that this function returned.
 #[must_use]
 pub fn dealt(highest: u64, wall: Duration) -> u64 {

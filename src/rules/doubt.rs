@@ -47,8 +47,8 @@ use super::tick::Tick;
 ///   higher) of the time since the last reply, plus the round trips of both replies.
 ///
 /// After any of these events, keep clients away from the node for `max_ttl`: stop the node, or
-/// close its port. By then, every lock that the node forgot has ended. Storage that checks fencing
-/// tokens is safe in all these cases.
+/// close its port. After this time, every lock that the node forgot has ended. Storage that checks
+/// fencing tokens is safe in all these cases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Doubt {
@@ -58,8 +58,8 @@ pub enum Doubt {
     Forgot,
     /// The node's clock was stepped.
     ClockStepped,
-    /// The node may have forgotten locks, and all these locks have ended by now. But it votes only
-    /// after it is synced: its floor must first be raised to the ballots that other nodes granted.
+    /// The node may have forgotten locks, and all these locks have ended by now. But the node votes
+    /// only after a sync has raised its floor to the ballots that other nodes granted.
     Unsynced,
 }
 
@@ -133,9 +133,9 @@ impl RestartGuard {
         }
     }
 
-    /// Records the server's process, as INFO showed it. If it is another process than at the last
-    /// call, the node has no vote until a hello returns a record of the present process. If one
-    /// connection shows both the process and the record, call this before [`hello`](Self::hello).
+    /// Records the server's process, as INFO showed it. If the last call had another process, the
+    /// node has no vote until a hello returns a record of the present process. If one connection
+    /// shows both the process and the record, call this before [`hello`](Self::hello).
     pub fn meets_process(&mut self, process: &str) {
         self.replaced |= self.process.as_deref().is_some_and(|known| !is_same_process(known, process));
         self.process = Some(process.into());
@@ -171,8 +171,8 @@ impl RestartGuard {
         if let Some(known) = other {
             let restarted = replaced || known.process != record.process;
             // The doubt begins when the record was made, so that it ends at the same time for all
-            // clients. A record that counted as old at once does not show when it was made. In this
-            // case, the doubt begins now.
+            // clients. If the record has a `word`, its age did not begin at zero, and does not show
+            // when the record was made. So this doubt begins now.
             let age = if record.word.is_none() { record.age } else { Duration::ZERO };
             self.doubt(if restarted { Doubt::Restarted } else { Doubt::Forgot }, age, received);
             self.granted = Granted::default();
@@ -192,9 +192,9 @@ impl RestartGuard {
     }
 
     /// Checks the `id` of the record in a reply that was received at `now`. `id` is `None` if the
-    /// reply showed no record. Returns false if `id` differs from what the last hello showed, and
-    /// this client has known a record of the node. Then a renewal counts as `forgot`, and a grant
-    /// is no vote.
+    /// reply showed no record. Returns false if this client has known a record of the node, and
+    /// `id` differs from what the last hello showed. In this case, the caller counts a renewal as
+    /// `forgot`, and a grant as no vote.
     pub fn showed(&mut self, id: Option<&str>, now: Tick) -> bool {
         let same = self.record.is_none() || self.record().map(|known| &*known.id) == id;
         if !same {

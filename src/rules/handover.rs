@@ -5,8 +5,8 @@
 //! of the waiter that the node has confirmed. The waiter cannot see how long the push took to
 //! arrive. But the node granted the name after that claim was sent. So the waiter counts the hold
 //! from the moment when it sent that claim. A withdrawal may give the waiter a place again, but no
-//! reply confirms this place. A push for such a place counts from the last confirmed claim. It does
-//! not count if the node has granted a claim after that confirmation.
+//! reply confirms this place. A push for such a place counts from the last confirmed claim, unless
+//! the node has granted a claim after that confirmation.
 
 use std::time::Duration;
 
@@ -54,9 +54,8 @@ pub fn again(lasts: Duration, ttl: Duration, soon: bool) -> Duration {
 
 /// When another owner's hold has ended, a waiter pauses for this time, and then asks. `rank` is the
 /// waiter's best place in any queue. The first two waiters ask at once. For each place behind the
-/// second, the pause is a quarter of a hand-over (`lasts`) longer. A waiter knows the end of the
-/// hold only from its last replies, and the holder may have renewed the hold since. Without these
-/// pauses, all waiters would then ask at one moment.
+/// second, the pause is a quarter of a hand-over (`lasts`) longer. Without pauses, all waiters
+/// would ask at one moment, even if the holder has renewed its hold.
 #[must_use]
 pub fn defers(lasts: Duration, rank: u32) -> Duration {
     (lasts / 4).saturating_mul(rank.saturating_sub(2))
@@ -160,7 +159,7 @@ impl Handovers {
         };
         let slot = self.slot(node);
         let vote = slot.vote.filter(|vote| answer.stamp.is_before(vote.stamp));
-        // A push that the node sent just after this answer may have been handled before it.
+        // This client may have handled a push before an answer that the node sent earlier.
         let early = || slot.early.filter(|_| answer.first)?.answers(&answer);
         *slot = Slot { registered, vote: vote.or_else(early), early: None };
         let vote = slot.vote;
@@ -217,7 +216,7 @@ impl Handovers {
         vote.is_some()
     }
 
-    /// The push of a node that is a vote, if this vote counts at `now`. No vote counts for longer
+    /// The node's last push that is a vote, if this vote counts at `now`. No vote counts for longer
     /// than [`MAX_ROUND`].
     #[must_use]
     pub fn vote(&self, node: usize, now: Tick) -> Option<Pushed> {

@@ -2,8 +2,8 @@
 //! send.
 //!
 //! This code is pure: [`KnownNodes`] takes the result of each node's last hello, and returns a
-//! [`Plan`], which `protocol::hello` carries out. `docs/protocol.md`, "One list", says why these
-//! rules never let two lists have holders at once.
+//! [`Plan`], which `protocol::hello` carries out. `docs/protocol.md`, "One list", says how these
+//! rules keep clients of two lists from holding one name, and in which cases they do not.
 
 mod fence_sync;
 mod membership_state;
@@ -40,7 +40,7 @@ pub struct Known {
     pub stale: bool,
 }
 
-/// Whether a node's votes count, by the lists in force and by the ids of records.
+/// Whether a node's votes count. The lists in force and the ids of records decide this.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub enum MembershipState {
     /// No hello was answered lately, or this client's list is not in force on the node for long
@@ -94,13 +94,13 @@ pub struct Plan {
 pub struct Wanted {
     /// How much the hello may change.
     pub intent: Intent,
-    /// Why a record that this hello makes counts as old at once; `None` if it does not. The node
-    /// itself checks `FirstUse`.
+    /// Why the node may vote at once, if this hello makes the record; `None` if the node must wait.
+    /// The node itself checks `FirstUse`.
     pub old: Option<OldAtOnce>,
     /// The id of the last record that this client saw on the node. If this client never saw a
-    /// record there: `held` if it holds a lock, else `None`.
+    /// record there: `held` if the client holds a lock, else `None`.
     pub knew: Option<Arc<str>>,
-    /// The ballot to which the hello syncs the node; `None` if it does not.
+    /// The ballot to which the hello syncs the node; `None` for no sync.
     pub sync: Option<u64>,
     /// The records that this client has read lately, on all nodes: each with the node's name and
     /// the record's id.
@@ -130,8 +130,8 @@ struct Moment {
     holds: bool,
     /// Whether hellos write nothing.
     looks: bool,
-    /// Whether hellos may put the list in force. All nodes that answer must have shown first which
-    /// list is in force there.
+    /// Whether hellos may put the list in force. Before that, all nodes that answer must have shown
+    /// which list is in force on them.
     puts: bool,
 }
 
@@ -144,8 +144,8 @@ impl KnownNodes {
         Self { list, size, round_timeout, onlooker, nodes, lacks: None }
     }
 
-    /// Updates what is known of a node; `known` is `None` if the node cannot be reached. If a call
-    /// repeats the same `known`, it changes nothing.
+    /// Updates what is known of a node; `known` is `None` if the node cannot be reached. Repeated
+    /// calls with the same `known` change nothing.
     pub fn heard(&mut self, node: usize, known: Option<Known>, now: Tick) {
         if let Some(node) = self.nodes.get_mut(node) {
             node.heard(&self.list, known, now);
@@ -161,7 +161,7 @@ impl KnownNodes {
     }
 
     /// The plan at `now`; `holds` says whether the client holds a lock. The hellos of the plan
-    /// count as sent from then on. `random` spreads the hellos of several clients in time.
+    /// count as sent at `now`. `random` spreads the hellos of several clients in time.
     pub fn plan(&mut self, now: Tick, holds: bool, random: u64) -> Plan {
         let lacks = self.nodes.iter().any(Node::lacks);
         self.lacks = self.lacks.or(Some(now)).filter(|_| lacks);
@@ -217,7 +217,7 @@ impl KnownNodes {
         puts || asks || syncs || at.is_outdated(&self.list, looks, now)
     }
 
-    /// Whether every node was lately asked which list is in force there. Nodes that are unreachable
+    /// Whether every node has lately shown which list is in force there. Nodes that are unreachable
     /// or do not answer are left out. Nodes to which the client is still connecting are left out
     /// only after one round timeout.
     fn all_were_asked(&self, now: Tick) -> bool {
@@ -237,8 +237,8 @@ impl KnownNodes {
         tenth * 9 + tenth * spread / 1_024
     }
 
-    /// The shortest time after which a hello with the same or a lower intent is sent to the same
-    /// node, unless it is the regular hello.
+    /// The shortest time from a hello to an urgent hello to the same node with the same or a lower
+    /// intent.
     fn pause(&self) -> Duration {
         self.list.every() / 20
     }

@@ -15,8 +15,8 @@ use super::tick::Tick;
 use super::validity::Validity;
 
 /// A lock that was handed over is renewed after this time, unless it has been released by then. A
-/// hand-over lasts for about 3 s, so most of it is left at the renewal. Shorter work needs no
-/// renewal, which saves the nodes a third of its requests.
+/// hand-over lasts for about 3 s, so most of it is left at the renewal. Shorter work ends before
+/// this renewal, which saves one request to each node.
 pub const SHORT_SECTION: Duration = Duration::from_millis(100);
 
 /// The state of a lease.
@@ -106,7 +106,7 @@ pub struct LeaseState {
     backers: NodeSet,
     may_hold: NodeSet,
     failures: u32,
-    /// Whether another lease is about to replace this one. Then this lease sends no renewal, and
+    /// Whether another lease is about to replace this one. If so, this lease sends no renewal, and
     /// the result of a renewal that is under way does not count.
     still: bool,
 }
@@ -123,7 +123,7 @@ impl LeaseState {
         Self { size, validity, max_hold, since, phase, deadline, whole, granted, backers, may_hold, failures, still }
     }
 
-    /// The state. After the deadline, it is still `Held` until `deadline_reached`, `renewed` or
+    /// The state. After the deadline, the state stays `Held` until `deadline_reached`, `renewed` or
     /// `lose` runs.
     #[must_use]
     pub const fn phase(&self) -> Phase {
@@ -188,7 +188,7 @@ impl LeaseState {
     }
 
     /// When the deadline's timer must fire: a little before the deadline, so that the loss is
-    /// reported in time. If the lease is lost already: at the deadline itself.
+    /// reported in time. If the lease is lost, the timer must fire at the deadline itself.
     #[must_use]
     pub const fn expires(&self) -> Tick {
         match self.phase {
@@ -208,8 +208,8 @@ impl LeaseState {
     }
 
     /// Like [`first_renewal`](Self::first_renewal), for a lease that joins a session. Unless the
-    /// lock was handed over, its first renewal is timed like a later one. It needs no wider spread
-    /// in time, because the renewals of sessions are already spread.
+    /// lock was handed over, its first renewal is timed like a later one: the renewals of sessions
+    /// are spread already.
     #[must_use]
     pub fn joins(&self, won: &Won, pace: Pace<impl FnOnce() -> u64>) -> Option<Due> {
         self.soon(won, pace.round_trip).or_else(|| pace.next(won.t0, self.first_due()))
@@ -293,7 +293,7 @@ impl LeaseState {
 
     /// Notes that these nodes are in doubt. If one of them voted for the lease, and the other
     /// voters are no quorum, the lease must be renewed at once. In this case, returns `Some` if
-    /// `auto_renew` is on. (A set is renewed even if each of its names still has a quorum.)
+    /// `auto_renew` is on. (For a set, only nodes that voted for all names count as other voters.)
     pub fn doubted(&mut self, nodes: NodeSet, auto_renew: bool, now: Tick) -> Option<Due> {
         let stood = !self.backers.and(nodes).is_empty();
         (self.granted, self.backers) = (self.granted.without(nodes), self.backers.without(nodes));

@@ -96,8 +96,8 @@ impl List {
         if self.max_ttl.is_zero() { EVERY } else { EVERY.min(self.max_ttl / 5) }
     }
 
-    /// A list stays in force for max_ttl plus this time. Nodes keep the ids of records that clients
-    /// report for this time alone.
+    /// A list stays in force for max_ttl plus this time. For this time, without max_ttl, nodes keep
+    /// the record ids that clients report.
     #[must_use]
     pub fn spare(&self) -> Duration {
         self.every() * 3
@@ -206,7 +206,7 @@ pub struct Record {
     /// Whether the node never forgot its fences, or was synced. (To sync a node is to raise its
     /// floor to the ballots that other nodes granted.)
     pub synced: bool,
-    /// Why the record counted as old at once; `None` if it did not.
+    /// Why the record counted as old when it was made; `None` if its age began at zero.
     pub word: Option<OldAtOnce>,
     /// The list in force on the node; `None` if no list is in force.
     pub in_force: Option<InForce>,

@@ -1,4 +1,4 @@
-//! When a lease is renewed. This depends on its options, the nodes' round trip, and a random share.
+//! When a lease is renewed, by its options, the nodes' round trip, and a random share.
 
 use std::time::Duration;
 

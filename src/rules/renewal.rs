@@ -14,8 +14,8 @@ pub enum RenewVote {
     /// The node held the name for this owner, and now holds it for another ttl. Only this answer is
     /// a vote for the lock.
     Extended,
-    /// The name was free on the node, and the node stored it again for this owner. This helps the
-    /// *next* renewal. But it shows that the node had *not* held the name until now. (The reply
+    /// The name was free on the node, and now the node holds it for this owner. This helps the
+    /// *next* renewal. But the node had *not* held the name for the owner until now. (The reply
     /// `forgot` counts as `Healed`, although a node without a record stored nothing.)
     Healed,
     /// The node holds the name for another owner.
@@ -178,14 +178,14 @@ pub struct Spread {
 
 impl Spread {
     /// When to send the first renewal of a lease that began at `t0`, and must be renewed by `due`.
-    /// The result is anywhere in the last three quarters of the time from `t0` to `due`.
+    /// The result is a random moment in about the last three quarters of the time from `t0` to
+    /// `due`.
     #[must_use]
     pub fn first(self, t0: Tick, due: Tick) -> Tick {
         self.sooner(t0, due, due.since(t0) / 4 * 3)
     }
 
-    /// Like [`first`](Self::first), for a later renewal: the result is anywhere in the last eighth
-    /// of the time.
+    /// Like [`first`](Self::first), for a later renewal: in about the last eighth of the time.
     #[must_use]
     pub fn next(self, t0: Tick, due: Tick) -> Tick {
         self.sooner(t0, due, due.since(t0) / 8)

@@ -1,5 +1,5 @@
-//! The leases of one session, which are called its parts. They are lost together, and usually
-//! renewed together.
+//! The leases of one session, which are called the session's parts. All parts are lost together,
+//! and usually renewed together.
 //!
 //! This is a pure state machine, like [`LeaseState`].
 
@@ -70,7 +70,7 @@ impl SessionState {
         }
     }
 
-    /// The state. After a deadline, it is still `Held` until `deadline_reached`, `renewed` or
+    /// The state. After a deadline, the state stays `Held` until `deadline_reached`, `renewed` or
     /// `lose` runs.
     #[must_use]
     pub const fn phase(&self) -> Phase {
@@ -121,7 +121,7 @@ impl SessionState {
     }
 
     /// The numbers of the locks whose deadline has passed at `now`. A lost session keeps other
-    /// owners out of each lock until the lock's own deadline, unless the holder releases it.
+    /// owners out of each lock until the lock's own deadline, unless the holder releases the lock.
     #[must_use]
     pub fn expired(&self, now: Tick) -> Vec<u64> {
         self.ends.range(..=(now, u64::MAX)).map(|(_, part)| *part).collect()
@@ -206,9 +206,9 @@ impl SessionState {
         }
     }
 
-    /// Takes the renewals to send at `now`. If a part is due with [`Due::Together`], these are all
-    /// planned renewals, so that they are sent at one moment. Otherwise, these are the renewals of
-    /// the parts that are due. Parts that may no longer be renewed are left out.
+    /// Takes the renewals to send at `now`: the renewals of the parts that are due. But if one of
+    /// these parts is due with [`Due::Together`], takes all planned renewals, to send them at one
+    /// moment. Leaves out parts that may no longer be renewed.
     pub fn renew(&mut self, now: Tick) -> Vec<Sent> {
         let parts: Vec<_> = self.goes(now).collect();
         parts.iter().for_each(|&part| self.set(part, None));

@@ -26,7 +26,7 @@ impl Size {
         self.0 / 2 + 1
     }
 
-    /// How many nodes must fail to put a quorum out of reach: `N - quorum + 1`.
+    /// How many failing nodes put a quorum out of reach: `N - quorum + 1`.
     #[must_use]
     pub const fn blocking(self) -> u32 {
         self.0 - self.quorum() + 1
@@ -43,8 +43,8 @@ pub enum Vote {
     /// else, or the reverse. Or the claim is of a writer that becomes a reader, and its lock is
     /// over.
     Refused,
-    /// The node refused this ballot, and may grant a higher one. The bar of the node is not below
-    /// the ballot, or the node holds the name for this owner with a higher ballot.
+    /// The node refused this ballot, and may grant a higher one. The ballot is too low for the
+    /// node's fence or floor, or for a hold of this owner on the node.
     Stale,
     /// The node did not answer, or gave no usable answer. It may have granted.
     Unknown,
@@ -211,8 +211,8 @@ impl ClaimTally {
         }
     }
 
-    /// Whether the round was split: some nodes granted, some refused, and neither the granting
-    /// nodes nor the refusing nodes were a quorum.
+    /// Whether the round was split: some nodes granted, others refused, and neither group was a
+    /// quorum.
     #[must_use]
     pub const fn is_split(&self) -> bool {
         let (granted, refused, quorum) = (self.granted.len(), self.refused.len(), self.size.quorum());
@@ -280,7 +280,6 @@ impl ReleaseTally {
         } else if self.gone >= self.size.blocking() {
             Some(Freed::Gone)
         } else if self.held + open < self.size.quorum() && self.gone + open < self.size.blocking() {
-            // The nodes that did not answer decide whether a quorum held the name.
             Some(Freed::Unknown)
         } else {
             None

@@ -2,8 +2,8 @@
 //!
 //! By the description of Redlock,
 //! <https://redis.io/docs/latest/develop/use/patterns/distributed-locks/>, the validity is the ttl
-//! minus the duration of the round minus the drift. Counting from `t0`, which is read *before* the
-//! first send, includes the duration of the round.
+//! minus the duration of the round minus the drift. This file counts the ttl minus the drift from
+//! `t0`, which is read *before* the first send. So the round's duration is subtracted, too.
 
 use std::time::Duration;
 

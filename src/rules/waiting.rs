@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use super::backoff::share;
 
-/// How long a waiter waits for a quorum of pushes after the first push. If the quorum is still
-/// missing, the waiter asks with the pushed ballot. The time is two round trips, and at least 5 ms.
-/// It doubles with each failed round in a row, up to 5 s.
+/// How long a waiter waits for a quorum of pushes after the first push. If no quorum has come by
+/// then, the waiter asks with the pushed ballot. The time is two round trips, and at least 5 ms.
+/// The time doubles with each failed round in a row, up to 5 s.
 #[must_use]
 pub fn gathering(round_trip: Duration, failures: u32) -> Duration {
     let base = round_trip.saturating_mul(2).max(Duration::from_millis(5));

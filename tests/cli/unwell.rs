@@ -186,7 +186,10 @@ async fn new_servers_are_told_to_be_new_and_when_they_will_vote() {
     let servers = quarantined(3).await;
     let (code, said, _) = status(&mut guarded(&servers));
     assert_eq!(code, 69);
-    assert!(said.contains("this server is new, has restarted or lost its record, and may have forgotten locks"), "{said}");
+    assert!(
+        said.contains("this server is new, has restarted or lost its record, and may have forgotten locks"),
+        "{said}"
+    );
     // Minutes may pass until the command has started.
     let told = (55..=61).any(|minutes| said.contains(&format!("no lock can be acquired for another {minutes} min")));
     assert!(told, "{said}");

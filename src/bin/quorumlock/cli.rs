@@ -45,8 +45,7 @@ pub(crate) enum Command {
     Sandbox(Sandbox),
     /// Runs a command while holding a lock
     Run(Run),
-    /// Waits until this process is elected, runs a command while it leads, and shows others who
-    /// leads
+    /// Waits until this process is elected, and runs a command while this process leads
     Elect(Elect),
     /// Holds locks for local programs, over HTTP on a Unix socket: see docs/agent.md
     Serve(Serve),
@@ -72,15 +71,15 @@ pub(crate) enum Command {
     Clients(Clients),
     /// Declares that the servers are new, so that they vote at once.
     ///
-    /// All servers must answer. No server may have a record (which the first client stores), a key
-    /// with the prefix, or a sign in INFO that it may have lost keys. If all servers have a record
-    /// already, `init` changes nothing and says so. In this case it exits with 0 if a quorum votes,
-    /// else with 69. Never run `init` after servers have restarted: they may have forgotten locks
-    /// that are held.
+    /// All servers must answer. Every server must be without a record (which the first client
+    /// stores), without keys with the prefix, and without a sign of lost keys in INFO. If all
+    /// servers have a record already, `init` changes nothing and says so. In this case `init` exits
+    /// with 0 if a quorum votes, else with 69. Never run `init` after servers have restarted: they
+    /// may have forgotten locks that are held.
     Init(Init),
     /// Contends for one lock from several processes, kills a node, and counts overlaps
     Demo(Demo),
-    /// Measures how a lock passes from one worker to the next, and how long locks take
+    /// Measures how long acquisitions and releases take, and how a lock passes between workers
     #[command(subcommand)]
     Bench(Bench),
     /// Prints a script with which a shell completes this command line
@@ -89,12 +88,12 @@ pub(crate) enum Command {
     Manpage(Manpage),
     #[command(hide = true)]
     DemoWorker(DemoWorker),
-    /// Acquires and releases one lock again and again until a signal ends it, and serves metrics.
+    /// Acquires and releases one lock again and again until a signal comes, and serves metrics.
     /// docker/compose.yaml runs this as a service
     #[command(hide = true)]
     DemoService(DemoService),
-    /// Relays connections to servers with a delay. docker/compose.yaml simulates distant regions
-    /// with it
+    /// Relays connections to servers with a delay. docker/compose.yaml uses this to simulate
+    /// distant regions
     #[command(hide = true)]
     Relay(Relay),
     #[command(hide = true)]
@@ -168,8 +167,8 @@ pub(crate) struct Nodes {
     /// (QUORUMLOCK_NODES) or in a file (--password-file, --config)
     #[arg(long, value_name = "URL,URL,..")]
     pub(crate) nodes: Option<String>,
-    /// A TOML file with nodes and options [default: QUORUMLOCK_CONFIG; other variables override
-    /// such a file]
+    /// A TOML file with nodes and options [default: the file of QUORUMLOCK_CONFIG, which other
+    /// variables override]
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
     /// A file whose first line is the password for nodes whose addresses have no password. The file
@@ -209,7 +208,7 @@ pub(crate) struct Nodes {
     pub(crate) transport: Option<Transport>,
     /// How long to wait for a quorum of nodes [default: 15s; for `run` its --timeout, which is also
     /// the upper bound]. Commands that only show nodes and locks wait this long for all nodes
-    /// [default: 10s, or at least 2s more once a quorum votes]
+    /// [default: 10s until a quorum votes, and then at least 2s more]
     #[arg(long, value_name = "TIME", value_parser = duration::parse)]
     pub(crate) connect_timeout: Option<Duration>,
     /// How long one node may take for one answer, or for one step of connecting [default: 2s]
@@ -332,13 +331,13 @@ pub(crate) struct Elect {
 
 #[derive(Args)]
 pub(crate) struct Serve {
-    /// The Unix socket. If nobody listens on it, it is replaced [default: agent.sock in
+    /// The Unix socket. A socket on which nobody listens is replaced [default: agent.sock in
     /// $RUNTIME_DIRECTORY, else $XDG_RUNTIME_DIR/quorumlock.sock, else /run/quorumlock/agent.sock;
     /// none if systemd passes a socket, or with --listen]
     #[arg(long, value_name = "PATH")]
     pub(crate) socket: Option<PathBuf>,
-    /// The mode of the socket's file, in octal: who may write to it may take locks [default: 600,
-    /// or 660 with --socket-group]
+    /// The mode of the socket's file, in octal. Users who may write to the file may take locks
+    /// [default: 600, or 660 with --socket-group]
     #[arg(long, value_name = "MODE", value_parser = octal)]
     pub(crate) socket_mode: Option<u32>,
     /// The group of the socket's file: a name in /etc/group, or a number
@@ -354,16 +353,17 @@ pub(crate) struct Serve {
     /// [default: 30s, or QUORUMLOCK_TTL]
     #[arg(long, value_name = "TIME", value_parser = duration::parse)]
     pub(crate) ttl: Option<Duration>,
-    /// After SIGTERM, how long to wait for clients to let go of their locks. Locks that are left
-    /// are not released: they end by their ttl
+    /// After SIGTERM, how long to wait for clients to let go of their locks. The agent does not
+    /// release the other locks: they end by their ttl
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration::parse)]
     pub(crate) grace: Duration,
-    /// How many connections are served at a time. Each connection has one request at a time. At most
-    /// as many as the process may open files, less 256
+    /// How many connections are served at a time. Each connection has one request at a time. The
+    /// maximum is the limit of open files less 256
     #[arg(long, value_name = "N", default_value_t = 4_096)]
     pub(crate) max_clients: usize,
     /// How many connections one user may have. All clients over TCP count as one user. If the limit
-    /// of open files lowers --max-clients, at most three quarters of that
+    /// of open files lowers --max-clients, one user may have at most three quarters of the lower
+    /// number
     #[arg(long, value_name = "N", default_value_t = 3_072)]
     pub(crate) max_user_clients: usize,
     /// How many locks the agent holds at a time. A lock counts once for each of its names, and once
@@ -377,7 +377,7 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "N", default_value_t = 1_024)]
     pub(crate) max_client_locks: usize,
     /// How many streams of election events are served at a time. One user may have three quarters
-    /// of them
+    /// of these
     #[arg(long, value_name = "N", default_value_t = 256)]
     pub(crate) max_streams: usize,
     /// Also serves Prometheus metrics at http://ADDR/metrics; a bare port means loopback

@@ -55,7 +55,7 @@ async fn ask(target: Result<Target, Failure>, step: Duration) -> Result<Vec<Conn
     Ok(list.lines().filter_map(Connection::parse).filter(|connection| connection.name != ONLOOKER).collect())
 }
 
-/// Why a node does not list its clients, and what to do about it.
+/// Why a node does not list its clients, and what to do.
 fn why(failed: &Failed) -> String {
     match failed.why.starts_with("NOPERM") {
         true => "its user may not list clients: ACL SETUSER the user with +client|list".to_owned(),
@@ -71,7 +71,6 @@ struct Connection {
     name: String,
     version: String,
     list: String,
-    /// The hash of the list.
     hash: String,
     /// The address that the server sees, without the port.
     from: String,

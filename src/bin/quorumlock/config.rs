@@ -1,4 +1,5 @@
-//! The configuration file (TOML). It may have passwords, but these are safer in the environment.
+//! The configuration file (TOML). The file may have passwords, but they are safer in the
+//! environment.
 
 use std::path::{Path, PathBuf};
 
@@ -9,12 +10,12 @@ use crate::addresses::Parts;
 use crate::failure::Failure;
 use crate::password::PasswordFile;
 
-/// A configuration never needs this many bytes. A longer file is something else.
+/// A longer file is not a configuration.
 const LONGEST: u64 = 1 << 20;
 /// How to write nodes in the file. Errors show this text.
 pub(crate) const NODES: &str = "[[nodes]], and below it url = \"redis://host:port\"; once for each node";
 
-/// A configuration file. It has no `Debug`, because it may contain passwords.
+/// A configuration file. This type has no `Debug`, because the file may contain passwords.
 #[derive(Default)]
 pub(crate) struct File {
     shown: String,
@@ -54,8 +55,7 @@ impl File {
         path.map(|path| self.folder.join(path))
     }
 
-    /// The password file that this configuration names. A relative path begins at this file's
-    /// folder.
+    /// The password file that this configuration names.
     pub(crate) fn password_file(&self) -> Option<PasswordFile> {
         let by = || format!("{}: password_file", self.shown);
         self.says.password_file.as_ref().map(|path| PasswordFile::new(by(), path, &self.folder))

@@ -42,10 +42,10 @@ pub(crate) async fn with_password(
 }
 
 /// Waits until a quorum of nodes is connected and checked (`NodeState::is_admitted`), for
-/// `patience` at most. `option` is the option that sets `patience`: errors name it if a longer wait
-/// may help. If all nodes refuse the login, this fails at once, because they would refuse the same
-/// login again. If the password `rotates`, this keeps waiting, because the next login may have
-/// another password.
+/// `patience` at most. `option` is the option that sets `patience`: errors name this option if a
+/// longer wait may help. If all nodes refuse the login, fails at once, because the nodes would
+/// refuse the same login again. If the password `rotates`, keeps waiting, because the next login
+/// may have another password.
 pub(crate) async fn a_quorum(quorum: &Quorum, patience: Duration, option: &str, rotates: bool) -> Result<(), Failure> {
     let lacking = |node: &NodeStatus| !node.state.is_admitted();
     let what = async { waits_for_nodes(patience, quorum, lacking) };
@@ -129,7 +129,8 @@ fn no_login(nodes: &[NodeStatus]) -> Failure {
     Failure::new(UNAVAILABLE, format!("{all} the login{}", said.collect::<String>())).and(with_the_right_login(nodes))
 }
 
-/// The note that the command waits for a quorum. It lists the nodes for which `lacks` is true.
+/// The note that the command waits for a quorum. The note lists the nodes for which `lacks` is
+/// true.
 fn waits_for_nodes(patience: Duration, quorum: &Quorum, lacks: impl Fn(&NodeStatus) -> bool) -> String {
     let nodes = quorum.nodes();
     let votes = nodes.iter().filter(|node| node.state == NodeState::Up).count();

@@ -12,16 +12,16 @@ use crate::failure::Failure;
 use crate::output;
 use crate::textfile::Textfile;
 
-/// Records metrics from now on, and serves them at `address`. The returned value renders them for
-/// another server of this process. Otherwise as [`start`].
+/// Records metrics from now on, and serves them at `address`. The returned value renders the
+/// metrics for another server of this process. If the address cannot be used, only writes a note.
 pub(crate) fn start_rendered(address: Option<&str>) -> Result<PrometheusHandle, Failure> {
     recorded(address.map(|text| listening("--metrics", text)).transpose()?.and_then(served))
 }
 
-/// With an address or a file, records metrics from now on. Serves them at `address`, and returns a
-/// value that writes them to `file` at the end of the command. Call this before a `Quorum`
-/// connects, because a `Quorum` registers its metrics when it connects. If the address cannot be
-/// used, this only writes a note, so that the command's work still gets done.
+/// With an address or a file, records metrics from now on. Serves the metrics at `address`, and
+/// returns a value that writes the metrics to `file` at the end of the command. Call this before a
+/// `Quorum` connects, because a `Quorum` registers its metrics when it connects. If the address
+/// cannot be used, only writes a note, so that the command goes on.
 pub(crate) fn start(address: Option<&str>, file: Option<&Path>) -> Result<Option<Textfile>, Failure> {
     let address = address.map(|text| listening("--metrics", text)).transpose()?;
     let checked = file.map(Textfile::check).transpose()?;

@@ -18,7 +18,6 @@ pub(crate) const LOST: u8 = 76;
 /// As of a program that SIGPIPE ended: 128 + 13.
 const UNREAD: u8 = 141;
 
-/// The result of a subcommand.
 pub(crate) type Outcome = Result<ExitCode, Failure>;
 
 #[derive(Debug)]
@@ -97,8 +96,8 @@ impl From<io::Error> for Failure {
 fn node_by_node(error: &Error) -> String {
     let whole = error.to_string();
     let said: Vec<_> = error.nodes().iter().map(|report| format!("{}: {}", report.node, report.said)).collect();
-    // The reports begin at the first node's address. Do not search for the whole first report: if
-    // the message explains another list already, the error's text shortens this report.
+    // The reports begin at the first node's address. Do not search for the whole first report: the
+    // error's text shortens this report if the message explains another list.
     let begins = error.nodes().first().and_then(|first| whole.find(&format!(": {}: ", first.node)));
     let Some(message) = begins.map(|at| &whole[..at]) else { return whole };
     format!("{message}\n  {}", explained_below(message, said).join("\n  "))
@@ -131,7 +130,6 @@ impl Login {
         REFUSED.iter().find(|(sign, _)| why.contains(sign)).map(|(_, login)| *login)
     }
 
-    /// Advice for the user.
     pub(crate) const fn mend(self) -> &'static str {
         match self {
             Self::Missing => {
@@ -145,7 +143,6 @@ impl Login {
     }
 }
 
-/// Whether this message says that the node refuses the login.
 pub(crate) fn refuses_login(why: &str) -> bool {
     Login::refused(why).is_some()
 }

@@ -16,11 +16,9 @@ pub(crate) enum Wanted {
     Lock(QuorumLock),
     /// A lock that is shared with other readers.
     Shared(QuorumRwLock),
-    /// One permit of a semaphore.
     Permit(QuorumSemaphore),
     /// The lock of a leader, with the value that the leader shows to other clients.
     Office(Election, Option<String>),
-    /// A job that is done once in a period.
     Once(Once),
 }
 
@@ -42,7 +40,7 @@ impl Wanted {
         Ok(Self::Lock(note.map_or_else(|| lock.clone(), |note| lock.describe(note))))
     }
 
-    /// The value that a leader shows to other clients, if this is an office.
+    /// The value that a leader shows to other clients; empty for other locks.
     pub(crate) fn value(&self) -> &str {
         match self {
             Self::Office(_, value) => value.as_deref().unwrap_or_default(),
@@ -50,8 +48,8 @@ impl Wanted {
         }
     }
 
-    /// Acquires the lock. A leader then sends its value to the nodes. For a job that is done once
-    /// in a period: `None` if the job was done in this period, or is being done.
+    /// Acquires the lock. A leader then sends its value to the nodes. With `Self::Once`, returns
+    /// `None` if the job was done in this period, or is being done.
     pub(crate) async fn acquire(&self, timeout: Duration) -> Result<Option<Held>, Error> {
         Ok(Some(match self {
             Self::Lock(lock) => Held::Lock(lock.acquire(timeout).await?),
@@ -69,7 +67,7 @@ impl Wanted {
     }
 }
 
-/// Sends the leader's value to the nodes. If too few nodes stored it in time, this only writes a
+/// Sends the leader's value to the nodes. If too few nodes stored the value in time, only writes a
 /// note, because later renewals send the value again.
 async fn proclaim(leader: &Leader, value: &str) -> Result<(), Error> {
     match leader.proclaim(value).await {
@@ -120,7 +118,7 @@ impl Held {
         }
     }
 
-    /// A view of the leader's office, if this is one.
+    /// A view of the leader's lock, if this lock is a leader's.
     pub(crate) fn office(&self) -> Option<LeaderLease> {
         match self {
             Self::Office(leader) => Some(leader.lease()),
@@ -156,7 +154,6 @@ impl View {
         }
     }
 
-    /// The number of the permit, if a permit is held.
     pub(crate) fn permit(&self) -> Option<u32> {
         match self {
             Self::Lock(_) => None,

@@ -117,7 +117,7 @@ fn votes(node: &NodeStatus) -> bool {
     node.state == NodeState::Up || is_idle(node)
 }
 
-/// The text if nothing was done because all nodes have a record already.
+/// The text if nothing was done, because all nodes have a record.
 fn before(nodes: &[NodeStatus], voters: usize) -> String {
     let counted = output::voting(voters, nodes.len());
     if 2 * voters > nodes.len() {
@@ -141,7 +141,8 @@ fn wait(node: &NodeStatus) -> Option<Duration> {
     }
 }
 
-/// Declares that servers are new, as `quorumlock init` does. This command has just started them.
+/// Declares that servers are new, as `quorumlock init` does. This process has just started these
+/// servers.
 pub(crate) async fn of_our_own(settings: &Settings) -> Result<(), Failure> {
     let quorum = settings.onlooker()?.open()?;
     all_answer(&quorum, settings).await;

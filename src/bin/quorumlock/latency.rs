@@ -21,8 +21,7 @@ const QUEUE: usize = 1_024;
 const STACK: usize = 256 << 10;
 /// How many connections a relay has at a time. It closes further connections.
 const CONNECTIONS: usize = 256;
-/// How long a server may take to accept a connection. A server that is cut off accepts no
-/// connection.
+/// How long a server may take to accept a connection.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// The pause after the relay could not accept a connection or start its thread, for example because
 /// no file descriptor is left.
@@ -223,7 +222,7 @@ mod tests {
             stream.write_all(b"a").unwrap();
             thread::sleep(Duration::from_millis(1));
         }
-        // A loaded machine may need many seconds to send all.
+        // A loaded machine may need many seconds to send all messages.
         let sent = began.elapsed();
         stream.read_exact(&mut [0; 400]).unwrap();
         // If the relay delayed messages one after another, they would take 80 s. The upper bound is

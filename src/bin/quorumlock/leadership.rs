@@ -14,7 +14,7 @@ pub(crate) enum Leadership {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Leader {
     pub(crate) holder: String,
-    /// 0 if the holder proclaims nothing: it holds a plain lock.
+    /// 0 if the holder has proclaimed nothing, because it holds a plain lock.
     pub(crate) token: u64,
     pub(crate) value: String,
 }

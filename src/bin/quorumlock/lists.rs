@@ -61,14 +61,14 @@ impl<'a> Lists<'a> {
         (0..self.nodes.len()).filter(|&node| self.at(node).is_some_and(|(_, of)| of == whose)).collect()
     }
 
-    /// As `conflict`, about a list with the same name, or else about a list with another name.
+    /// Returns `conflict` for lists with the same name, or else for lists with another name.
     pub(crate) fn any_conflict(&self) -> Option<String> {
         self.conflict(Whose::Rival).or_else(|| self.conflict(Whose::Foreign))
     }
 
-    /// A text about lists of this kind; `None` if there is no such list. It names the first node
-    /// with such a list, and says on how many more nodes there is one. It says how the first node's
-    /// list differs from `own`, what to do, and when the last of these lists ends.
+    /// A text about lists of this kind; `None` if there is no such list. The text names the first
+    /// such node, and counts the others. It says how that node's list differs from `own`, what to
+    /// do, and when the last of these lists ends.
     pub(crate) fn conflict(&self, whose: Whose) -> Option<String> {
         let at = self.with(whose);
         let (first, others) = at.split_first()?;
@@ -81,12 +81,13 @@ impl<'a> Lists<'a> {
     }
 
     /// The ids of the servers that clients of this list reached by a node's name, including the
-    /// node's own id. An id counts only if clients reported it long enough after the node got its
-    /// present record: an earlier report may be about a former server.
+    /// node's own id. An id counts only if its last report is clearly younger than the node's
+    /// present record: an older report may be about a former server.
     pub(crate) fn servers(&self, node: usize) -> BTreeSet<&'a str> {
         let (name, own) = self.nodes[node];
         let records = self.with(Whose::Own).into_iter().filter_map(|node| self.nodes[node].1);
-        // The two ages may come from hellos at different times. So add two periods of hellos.
+        // The two ages may come from hellos (clients' periodic messages) at different times. So add
+        // two periods of hellos.
         let before = self.own.overlap() + self.own.every() * 2;
         let is_later = |seen: &&'a Sighting| *seen.node == *name && own.is_none_or(|own| seen.age + before < own.age);
         let met = records.flat_map(|record| &record.seen).filter(is_later).map(|seen| &*seen.id);

@@ -56,11 +56,10 @@ mod times;
 #[allow(dead_code, unreachable_pub, reason = "for the library's users")]
 #[path = "../../node/redis/tls.rs"]
 mod tls;
-mod watch;
-// The library and the command share these texts.
 #[allow(dead_code, reason = "for the library")]
 #[path = "../../node/redis/trouble.rs"]
 mod trouble;
+mod watch;
 #[allow(dead_code, reason = "for the library")]
 #[path = "../../node/redis/wording.rs"]
 mod wording;

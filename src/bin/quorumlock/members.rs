@@ -15,8 +15,8 @@ use crate::output::{self, dash, green, milliseconds, red, yellow};
 use crate::settings::Settings;
 use crate::status::{silent, wait, waits};
 
-/// The library's connect timeout. It can be short, because `wait` has already waited for slow
-/// nodes.
+/// The library's connect timeout. This timeout can be short, because `wait` has waited for slow
+/// nodes before.
 const WAITED: Duration = Duration::from_millis(1);
 /// How long to wait until connections are closed.
 const FAREWELL: Duration = Duration::from_millis(500);
@@ -53,7 +53,7 @@ enum Verdict {
     TwoServers,
     /// Another list is in force on some node.
     Other,
-    /// This list is in force.
+    /// This client's list is in force, and no other list.
     This,
     Nothing,
 }
@@ -68,7 +68,6 @@ impl Verdict {
         }
     }
 
-    /// The verdict in one word, for JSON.
     const fn word(self) -> &'static str {
         match self {
             Self::Duplicate => "duplicate",
@@ -219,7 +218,7 @@ const fn of_word(word: OldAtOnce) -> &'static str {
     }
 }
 
-/// The node's address, and its name if that differs.
+/// The node's address, and the node's name if it differs from the address.
 fn label(members: &NodeMembers) -> String {
     let address = members.node.split_once("://").map_or(&*members.node, |(_, rest)| rest);
     if address == &*members.name { address.to_owned() } else { format!("{} ({address})", members.name) }

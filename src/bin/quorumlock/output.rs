@@ -25,7 +25,6 @@ use crate::output_queue::OutputQueue;
 /// How many bytes of messages may wait to be written: as many as a pipe holds on Linux.
 const ROOM: usize = 64 * 1024;
 
-/// The queue of messages for standard error.
 static MESSAGES: OutputQueue = OutputQueue::new(ROOM, |bytes| io::stderr().write_all(bytes), dropped);
 
 /// Standard error. Each `write` is a message, which is written as a whole or dropped.
@@ -55,7 +54,7 @@ pub(crate) fn wait() {
     MESSAGES.wait();
 }
 
-/// Writes to standard output, and blocks until that is done.
+/// Writes to standard output, and blocks until all bytes are written.
 pub(crate) fn to_stdout(bytes: &[u8]) -> io::Result<()> {
     let mut out = io::stdout().lock();
     out.write_all(bytes)?;
@@ -69,7 +68,7 @@ const SILENCE: Duration = Duration::from_secs(1);
 const LOOK: Duration = Duration::from_millis(20);
 pub(crate) const CERTAIN: Duration = Duration::from_millis(200);
 
-/// The tracing target of notes. Notes are logged at every level.
+/// The tracing target of notes. Notes are written at every log level.
 const NOTES: &str = "quorumlock::note";
 
 /// The format of standard error.
@@ -156,7 +155,7 @@ pub(crate) async fn telling<F: Future>(future: F, what: impl Future<Output = Str
     telling_once(future, || false, what).await
 }
 
-/// As `telling`, but writes the note earlier once `certain` has been true for [`CERTAIN`].
+/// As `telling`, but also writes the note if `certain` has been true for [`CERTAIN`].
 pub(crate) async fn telling_once<F: Future>(
     future: F,
     certain: impl Fn() -> bool,
@@ -183,7 +182,7 @@ pub(crate) async fn telling_once<F: Future>(
 /// explanation.
 const EXPLAINED: [(&str, &str); 2] = [(" more: ", " more"), ("other list: ", "another list, as above")];
 
-/// Shortens the texts of several nodes: omits an explanation if an earlier text has it. The
+/// Shortens the texts of several nodes: omits an explanation that an earlier text has. The
 /// explanation is the `why` in `quarantined for 58 s more: why` and in `other list: why`.
 pub(crate) fn explained_once(said: impl IntoIterator<Item = String>) -> Vec<String> {
     explained_below("", said)
@@ -331,7 +330,7 @@ pub(crate) fn milliseconds(time: Duration) -> f64 {
     (time.as_secs_f64() * 1e6).round() / 1e3
 }
 
-/// `2 of 3 nodes vote`.
+/// The text `2 of 3 nodes vote`, with these numbers.
 pub(crate) fn voting(votes: usize, nodes: usize) -> String {
     if nodes == 1 { format!("{votes} of 1 node votes") } else { format!("{votes} of {nodes} nodes vote") }
 }

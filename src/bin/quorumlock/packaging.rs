@@ -10,7 +10,6 @@ use clap_mangen::Man;
 use crate::cli::{Cli, Completions, Manpage};
 use crate::failure::{Failure, Outcome};
 
-/// The command's name in shells.
 const NAME: &str = "quorumlock";
 
 pub(crate) fn completions(args: &Completions) -> Outcome {
@@ -19,7 +18,7 @@ pub(crate) fn completions(args: &Completions) -> Outcome {
     written(&script)
 }
 
-/// The command line without its hidden subcommands, because shells would offer those as well.
+/// The command line without its hidden subcommands, because shells would offer these, too.
 fn for_people() -> Command {
     let whole = Cli::command();
     let shown = whole.get_subcommands().filter(|subcommand| !subcommand.is_hide_set()).cloned();

@@ -119,7 +119,6 @@ const fn question(now: bool) -> &'static str {
     }
 }
 
-/// Reports that the name is free.
 async fn free(args: &Release, seen: &Inspected) -> Outcome {
     let fence = seen.fence();
     let text = match args.json {
@@ -133,7 +132,6 @@ async fn free(args: &Release, seen: &Inspected) -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Reports that the user did not confirm.
 async fn kept(args: &Release, seen: &Inspected, what: &str) -> Outcome {
     if args.json {
         let (holder, fence, why) = (seen.holder(), seen.fence(), output::refused(what));
@@ -148,7 +146,6 @@ async fn kept(args: &Release, seen: &Inspected, what: &str) -> Outcome {
     Ok(ExitCode::FAILURE)
 }
 
-/// Frees the name at once, with a warning.
 async fn at_once(quorum: &Quorum, name: &str) -> Result<Taken, Error> {
     let taken = quorum.force_release(name).await?;
     if taken.left.is_some() {
@@ -158,8 +155,8 @@ async fn at_once(quorum: &Quorum, name: &str) -> Result<Taken, Error> {
 }
 
 /// The failure if the library cannot tell whether the name has another holder. If a quorum has
-/// stored the revocation all the same, this says what was done, and when to try again. `before` is
-/// what the nodes reported before the revocation.
+/// nevertheless stored the revocation, the failure says what was done, and when to try again.
+/// `before` is what the nodes reported before the revocation.
 async fn unsure(error: Error, name: &str, settings: &Settings, quorum: &Quorum, before: &Inspected) -> Failure {
     let Ok(after) = quorum.inspect(name).await else { return error.into() };
     let nodes = quorum.nodes();

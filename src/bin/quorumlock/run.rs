@@ -1,4 +1,5 @@
-//! `quorumlock run` and `elect`: run a command under a lock, and end it before the lock ends.
+//! `quorumlock run` and `elect`: run a command under a lock, and end the command before the lock
+//! ends.
 //!
 //! In this order:
 //! 1. Check options and settings (exit code 64), and wait for a quorum of nodes (69).
@@ -161,7 +162,6 @@ struct Job<'a> {
 }
 
 impl<'a> Job<'a> {
-    /// Connects, and waits for a quorum of nodes.
     async fn connect(args: &'a Run, setup: Setup, wait: Wait) -> Result<Self, Failure> {
         let Setup { purpose, settings, secret, ttl, grace } = setup;
         let longest = settings.connect_timeout;
@@ -202,8 +202,8 @@ impl<'a> Job<'a> {
             output::note(&notes::done_already(&self.args.names[0], &self.quorum).await);
             return Ok(Some(ExitCode::from(self.args.conflict_exit_code.unwrap_or(0))));
         };
-        // A signal may have arrived meanwhile, for example by Ctrl-C. The command has not started,
-        // so it did not get this signal: end here.
+        // A signal may have arrived during the acquisition, for example by Ctrl-C. The command has
+        // not started, so it did not get this signal: end here.
         if let Err(signal) = unless_told(signals, yield_now()).await {
             self.give_back(held).await;
             return Ok(Some(process::ended_by(signal)));
@@ -280,7 +280,7 @@ impl<'a> Job<'a> {
         Supervisor { lease, grace: self.grace }.watch(&mut program, signals).await
     }
 
-    /// Is called when the command has ended by itself. Keeps the lock for `--at-least` (unless a
+    /// Call this when the command has ended by itself. Keeps the lock for `--at-least` (unless a
     /// signal asked the command to end), and releases it. Fails if the lock was lost before the
     /// release.
     async fn finish(&self, held: Held, status: ExitStatus, asked: bool, signals: &mut Signals) -> Outcome {
@@ -327,7 +327,7 @@ impl<'a> Job<'a> {
     }
 }
 
-/// Waits for `at_least`, or until a signal asks for the end. Fails if the lock is lost before that.
+/// Waits for `at_least`, or until a signal asks for the end. Fails if the lock is lost before.
 async fn kept(at_least: Duration, lease: &View, signals: &mut Signals) -> Result<(), Failure> {
     tokio::select! {
         biased;
@@ -340,7 +340,7 @@ async fn kept(at_least: Duration, lease: &View, signals: &mut Signals) -> Result
     }
 }
 
-/// Waits for `future`. If a signal asks this process to end before that, returns the signal.
+/// Waits for `future`. If a signal asks this process to end first, returns the signal.
 async fn unless_told<F: Future>(signals: &mut Signals, future: F) -> Result<F::Output, Signal> {
     tokio::select! {
         biased;

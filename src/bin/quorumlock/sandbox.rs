@@ -14,8 +14,8 @@ use crate::process::{self, Program, Signals};
 use crate::servers::Servers;
 use crate::settings::Settings;
 
-/// How long the command may take to end after a signal that asks for its end (except SIGINT and
-/// SIGQUIT), and how long killed processes may take to end.
+/// How long the command may take to end after a signal that may ask for its end, except SIGINT and
+/// SIGQUIT. Killed processes may take as long.
 const GRACE: Duration = Duration::from_secs(5);
 
 pub(crate) async fn sandbox(args: Sandbox) -> Outcome {

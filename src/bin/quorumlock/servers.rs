@@ -20,7 +20,7 @@ const ATTEMPTS: usize = 10;
 const MISSING: &str = "redis-server is missing. Install it (Debian, Ubuntu: apt-get install redis-server; Fedora: dnf install valkey; \
                        macOS: brew install redis)";
 
-/// Running servers. Dropping this value kills them.
+/// Running servers. Dropping this value kills the servers.
 pub(crate) struct Servers {
     program: PathBuf,
     list: Vec<Server>,
@@ -43,17 +43,14 @@ impl Servers {
         Ok(servers)
     }
 
-    /// The servers' ports, on loopback.
     pub(crate) fn ports(&self) -> Vec<u16> {
         self.list.iter().map(|server| server.port).collect()
     }
 
-    /// The servers' addresses.
     pub(crate) fn addresses(&self) -> Vec<String> {
         Self::at(&self.ports())
     }
 
-    /// The addresses of ports on loopback.
     pub(crate) fn at(ports: &[u16]) -> Vec<String> {
         ports.iter().map(|port| format!("redis://127.0.0.1:{port}")).collect()
     }
@@ -63,7 +60,6 @@ impl Servers {
         self.list.iter().map(|server| script_calls(server.port)).sum()
     }
 
-    /// Kills one server with SIGKILL.
     pub(crate) fn kill(&mut self, index: usize) {
         if let Some(server) = self.list.get_mut(index) {
             server.kill();
@@ -118,7 +114,6 @@ impl Server {
         answered
     }
 
-    /// Waits until the server answers.
     fn answers(&mut self) -> io::Result<()> {
         let began = Instant::now();
         while began.elapsed() < PATIENCE {
@@ -171,7 +166,6 @@ fn script_calls(port: u16) -> io::Result<u64> {
     Ok(info(port, "commandstats")?.filter_map(calls).sum())
 }
 
-/// The lines of a section of INFO.
 fn info(port: u16, section: &str) -> io::Result<impl Iterator<Item = String>> {
     let mut stream = TcpStream::connect(("127.0.0.1", port))?;
     stream.set_read_timeout(Some(Duration::from_secs(1)))?;

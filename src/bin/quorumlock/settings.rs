@@ -50,7 +50,7 @@ pub(crate) const ONLOOKER: &str = "quorumlock-onlooker";
 /// The library's default name of a list.
 const DEFAULT_LIST: &str = "default";
 
-/// The settings for a `Quorum`. They have no Debug, because addresses may have passwords.
+/// The settings for a `Quorum`. This type has no `Debug`, because addresses may have passwords.
 #[derive(Clone, Default)]
 pub(crate) struct Settings {
     pub(crate) nodes: Vec<String>,
@@ -90,7 +90,7 @@ impl Settings {
             // The arguments of `first`: the value of the option, of the file, and of the variable.
             list: origin.first(&given.list, &says.list, variable(LIST)?),
             max_ttl: origin.first(&given.max_ttl, &says.max_ttl, time(MAX_TTL)?),
-            // An empty prefix is not ignored: the library refuses it with an error.
+            // Do not ignore an empty prefix: the library refuses it with an error.
             key_prefix: origin.first(&given.key_prefix, &says.key_prefix, text(KEY_PREFIX)?),
             key_format: origin.first(&None, &says.key_format, variable(KEY_FORMAT)?),
             transport: origin.first(&given.transport, &says.transport, transport()?),
@@ -153,7 +153,6 @@ impl Settings {
         }))
     }
 
-    /// A builder with these settings.
     pub(crate) fn builder(&self) -> Result<QuorumBuilder, Failure> {
         let file = self.password_file.as_deref().map(Rotated::new).transpose()?;
         let nodes = if file.is_some() { self.nodes.clone() } else { self.logged_in() };
@@ -170,7 +169,8 @@ impl Settings {
     }
 
     /// A builder for commands that acquire nothing. If no ttl is configured, the ttl becomes
-    /// `max_ttl`: the default ttl might be longer than `max_ttl`, and the library would refuse it.
+    /// `max_ttl`: the default ttl might be longer than `max_ttl`, and the library would refuse
+    /// this.
     pub(crate) fn onlooker(&self) -> Result<QuorumBuilder, Failure> {
         let longest = self.max_ttl.filter(|longest| !longest.is_zero());
         let builder = self.builder()?.onlooker().client_name(ONLOOKER);
@@ -281,7 +281,6 @@ pub(crate) fn ttl() -> Result<Option<Duration>, Failure> {
     }
 }
 
-/// A time from the environment.
 pub(crate) fn time(name: &str) -> Result<Option<Duration>, Failure> {
     let time = variable(name)?.map(|text| duration::parse(&text));
     time.transpose().map_err(|why| Failure::usage(format!("{name}: {why}")))

@@ -22,7 +22,6 @@ pub(crate) struct Checked {
     run: String,
 }
 
-/// A file, and the metrics to write to it.
 pub(crate) struct Textfile {
     file: Checked,
     metrics: PrometheusHandle,

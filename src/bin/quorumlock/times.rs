@@ -17,9 +17,9 @@ pub(crate) const TIMEOUT: Duration = Duration::from_secs(15);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
 const LEAST_GRACE: Duration = Duration::from_millis(10);
 
-/// The ttl of the lock. The library checks a ttl from `--ttl` or from a configuration file. A ttl
-/// from the environment, and the default, are checked here, so that the error says which of the two
-/// is too long.
+/// The ttl of the lock. The library checks a ttl from `--ttl` or from a configuration file. This
+/// function checks a ttl from the environment, and the default ttl, so that the error says which of
+/// the two is too long.
 pub(crate) fn ttl(given: Option<Duration>, settings: &Settings) -> Result<Duration, Failure> {
     if let Some(ttl) = given {
         return Ok(ttl);
@@ -77,8 +77,8 @@ impl Wait {
 }
 
 /// The grace: a fifth of the ttl by default, and half of the ttl at most. Renewals begin when about
-/// a third of the ttl has passed, so they have some time before the command must be stopped. The
-/// library checks the ttl.
+/// a third of the ttl has passed, so some time is left for renewals before the command must be
+/// stopped. The library checks the ttl.
 pub(crate) fn grace(given: Option<Duration>, ttl: Duration) -> Result<Duration, Failure> {
     match given {
         None => Ok(ttl / 5),

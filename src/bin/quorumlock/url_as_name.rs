@@ -28,7 +28,6 @@ pub(crate) fn refused(command: &Command) -> Result<(), Failure> {
     }
 }
 
-/// Whether the name is an address with a login.
 pub(crate) fn has_login(name: &str) -> bool {
     scheme(name).is_some()
 }

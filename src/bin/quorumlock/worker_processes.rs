@@ -71,7 +71,7 @@ impl<R: Report> WorkerProcesses<R> {
         sum
     }
 
-    /// Whether a process has ended too early: its input is still open.
+    /// Whether a process has ended too early, although its input is still open.
     pub(crate) fn has_ended(&self) -> bool {
         self.0.iter().any(|process| process.reader.as_ref().is_none_or(JoinHandle::is_finished))
     }

@@ -2,11 +2,11 @@
 
 use bytes::{Bytes, BytesMut};
 
-/// The bytes in which the end of the first line must come. The longest line has 73 bytes, with two
+/// The first line must end within this number of bytes. The longest line has 73 bytes, with two
 /// numbers of 20 digits.
 pub(super) const MAX_LINE: usize = 80;
 
-/// The default means a missing object: token 0, and no data.
+/// The default stands for a missing object: token 0, and no data.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Envelope {
     /// The highest token so far.

@@ -25,14 +25,14 @@
 //! # What is stored
 //!
 //! The object is one line of text, `quorumlock fence 7 write 2`, and then your data. The token is
-//! not in the metadata, because an ETag covers the content only. Two objects of equal content and
-//! different tokens would have the same ETag, so a stale write would be accepted. The number of the
-//! write makes the content of each write unique.
+//! not in the metadata, because an ETag covers the content only. With the token in the metadata,
+//! two objects with equal data and different tokens would have the same ETag, so the store would
+//! accept a stale write. The number of the write makes the content of each write unique.
 //!
 //! * Readers without a lock read the object with [`get`], or skip its first line. An object without
 //!   that line is [`Unfenced`](Error::Unfenced), and is not overwritten.
 //! * Each write reads the whole object first. If the data is large, or other programs read it,
-//!   write it to a new key each time, and store this key in the fenced object.
+//!   write the data to a new key each time, and store this key in the fenced object.
 //! * [`remove`] leaves the line with the token. If the object is deleted in another way, such as by
 //!   a lifecycle rule, stale tokens are accepted.
 //! * A key is a path of `object_store`: it has no slash at either end.
@@ -209,8 +209,8 @@ pub enum Error<E> {
     /// The object begins with this text, and not with the line that has the token. **Move** the
     /// object to another key: without a token, stale writes look like all other writes.
     Unfenced(String),
-    /// Each time that this call tried to write the object, another caller had written it. A lock
-    /// prevents this, so some callers write without the lock. **Find** these callers.
+    /// At each attempt of this call, another caller wrote the object first. The lock excludes other
+    /// writers, so some callers write without the lock. **Find** these callers.
     Busy,
     /// The store failed. The data may have been written or not, and may still be written. **Write**
     /// the wanted data again, with the same token: once this second write is done, the store

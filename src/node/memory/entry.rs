@@ -61,14 +61,14 @@ impl Kept {
     }
 }
 
-/// A name. On a real node, this is a hash and some other keys, each with its own expiry.
+/// A name's data: on a real node, a hash and some other keys, each with its own expiry.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Entry {
     hold: Option<Hold>,
     /// The highest ballot that was revoked, or that a writer's grant, renewal, withdrawal or
-    /// release carried. After the last reader, the fence becomes at least the readers' fence.
+    /// release carried. When the last reader ends, the fence becomes at least the readers' fence.
     pub(super) fence: u64,
-    /// Locks with tokens up to this one are never renewed.
+    /// Locks with tokens up to this number are never renewed.
     pub(super) over: u64,
     /// The entry is kept at least until this time: [`REMEMBERED`] after the last revocation.
     revoked_till: Duration,
@@ -149,9 +149,8 @@ impl Entry {
     }
 
     /// Sets the expiry after a change: `KEEP` after the end of the last hold, or `KEEP` from now if
-    /// there is no hold. A fence may be so far ahead that it does not raise `high`. Then the expiry
-    /// is at least `KEEP` after the clock reaches the fence. The entry never expires before
-    /// `revoked_till`.
+    /// there is no hold. If the fence is too far ahead to raise `high`, the expiry is at least
+    /// `KEEP` after the clock reaches the fence. The entry never expires before `revoked_till`.
     pub(super) fn keep(&mut self, precise: Duration) {
         let last = self.last(millis(precise));
         let passed = if self.highest() > far(precise) { self.passed() } else { last };

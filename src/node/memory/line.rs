@@ -42,7 +42,7 @@ impl Waiting {
         self.age(now) > self.again * 2
     }
 
-    /// The time until the last ask is `lasts / 2` old. A waiter that moved up asks again then.
+    /// The time until the last ask is `lasts / 2` old. A waiter that moved up asks after this time.
     fn is_old_in(&self, now: Duration) -> Duration {
         millis((self.lasts / 2).saturating_sub(self.age(now)))
     }

@@ -58,7 +58,7 @@ impl Readers {
     }
 
     /// Gives `owner` a hold as a reader for `ttl` from now, or extends its hold. An extension never
-    /// moves the end of the hold back, and never lowers its ballot.
+    /// moves the end of the hold back, and never lowers the hold's ballot.
     pub(super) fn read(&mut self, owner: &Arc<str>, now: Duration, ttl: Duration, ballot: u64) {
         let reader = Reader { until: now + ttl, ttl, ballot };
         let had = self.readers.get(owner).copied().unwrap_or(reader);
@@ -67,7 +67,7 @@ impl Readers {
         self.fence = self.fence.max(ballot);
     }
 
-    /// Removes the reader if its ballot is at most `up_to`. Returns whether it was removed.
+    /// Removes the reader if its ballot is at most `up_to`. Returns whether the reader was removed.
     pub(super) fn dismiss(&mut self, owner: &str, up_to: u64, now: Duration) -> bool {
         let read = self.of(owner, now).is_some_and(|reader| reader.ballot <= up_to);
         if read {

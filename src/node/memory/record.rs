@@ -13,14 +13,13 @@ use crate::rules::list;
 /// How long a name is kept after its last change or after the end of its last hold, whichever is
 /// later: three times `PERIOD`.
 pub const KEEP: Duration = Duration::from_secs(105);
-/// Time from one rotation to the next: `floor` gets the value of `mid`, and `mid` that of `high`.
+/// The time from one rotation to the next. A rotation sets `floor` to `mid`, and `mid` to `high`.
 const PERIOD: Duration = Duration::from_secs(35);
-/// In microseconds. A ballot that is further ahead of the node's clock than this comes from a
-/// broken clock, so it must not raise the floor.
+/// One day in microseconds. A ballot that is further ahead of the node's clock comes from a broken
+/// clock, so this ballot must not raise the floor.
 const FAR: u64 = 86_400_000_000;
 /// The margin, in microseconds, by which `high` is raised above a ballot, so that not every ballot
-/// needs a write of `high`. `high` is raised at most this far ahead of the clock, or to the ballot
-/// itself.
+/// needs a write of `high`. The margin never raises `high` to more than this ahead of the clock.
 const AHEAD: u64 = 250_000;
 
 /// What a node stores apart from its names and the ids that clients have seen. A name that is not
@@ -33,9 +32,9 @@ pub(super) struct Record {
     /// When the record began, in ms of the node's clock: the record's age counts from this time.
     /// Negative if this is before the clock's origin.
     since: i64,
-    /// Why the record counted as old at once; `None` if it did not.
+    /// Why the record counted as old when it was made; `None` if its age began at zero.
     word: Option<OldAtOnce>,
-    /// Whether no ballot that the node may have forgotten is above `high`.
+    /// Whether `high` is at least every ballot that the node may have forgotten.
     synced: bool,
     /// Upper bounds of granted ballots: `high` of all, `mid` of those before the last rotation, and
     /// `floor` of those before the last rotation but one. `floor <= mid <= high` always holds.
@@ -48,7 +47,7 @@ pub(super) struct Record {
 }
 
 impl Record {
-    /// A record without ballots. If there is a `word`, the record is `age` old at once.
+    /// A record without ballots. If there is a `word`, the record's age begins at `age`.
     fn new(id: &Arc<str>, process: &Arc<str>, now: Duration, word: Option<OldAtOnce>, age: Duration) -> Self {
         let since = signed(now) - word.map_or(0, |_| signed(age));
         let (id, process) = (id.clone(), process.clone());
@@ -68,7 +67,7 @@ impl Record {
         makes.then(|| Self::new(&hello.new, &hello.process, now, word, millis(hello.list.old())))
     }
 
-    /// Updates the record for a hello whose intent is not `Look`. `is_new` says that this hello
+    /// Updates the record for a hello whose intent is not `Look`. `is_new` says whether this hello
     /// made the record.
     pub(super) fn meet(&mut self, hello: &Hello, is_new: bool, precise: Duration) {
         let now = millis(precise);
@@ -101,7 +100,7 @@ impl Record {
         self.process.strip_prefix(process).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
     }
 
-    /// Makes the record young, with a new id: the node may have forgotten its grants.
+    /// Sets the record's age to zero, and its id to `id`: the node may have forgotten its grants.
     fn doubt(&mut self, id: &Arc<str>, now: Duration) {
         (self.id, self.since, self.word, self.synced) = (id.clone(), signed(now), None, false);
     }
@@ -155,8 +154,8 @@ impl Record {
 
     /// Once a period, `floor` gets the value of `mid`, and `mid` that of `high`. If two periods
     /// have passed since the last rotation, `floor` and `mid` both get the value of `high`. The
-    /// same happens if the clock was set back, because the age of these bounds is then unknown. In
-    /// this case, `high` is first lowered to at most a day ahead of the clock.
+    /// same happens if the clock was set back, because the age of these bounds is then unknown. But
+    /// after such a step, `high` is first lowered to at most a day ahead of the clock.
     pub(super) fn rotate(&mut self, precise: Duration) {
         let now = millis(precise);
         match now.checked_sub(self.rotated) {

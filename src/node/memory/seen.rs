@@ -23,7 +23,7 @@ impl Seen {
         }
     }
 
-    /// Renews the expiry of all ids. Each hello that changes the record or stores an id does this.
+    /// Renews the expiry of all ids, for a hello that changes the record or stores an id.
     pub(super) fn touch(&mut self, hello: &Hello, now: Duration) {
         self.until = now + millis(hello.list.spare());
     }

@@ -38,9 +38,9 @@ impl Store {
         Self { record: Some(Record::old(id)), ..Self::default() }
     }
 
-    /// Sets whether the node knows that it has forgotten no lock that may still be held. If it does
-    /// not know, a new record of first use does not count as old at once. A real node checks its
-    /// uptime and its counters in INFO.
+    /// Sets whether the node knows that it has forgotten no lock that may still be held. Only on
+    /// such a node, a new record counts as `OldAtOnce::FirstUse`. A real node checks its uptime and
+    /// its counters in INFO.
     pub const fn keeps_all(&mut self, on: bool) {
         self.kept_all = on;
     }
@@ -172,7 +172,7 @@ mod tests {
         store.apply(&waits("a", "one", 7), SECOND);
         let waiter = Waiter { ticket: 8, lasts: SECOND, again: 500 * SECOND };
         store.apply(&Claim { waiter: Some(waiter), ..claim("a", "two", 8) }.into(), SECOND);
-        // Enough entries to make the store drop expired entries.
+        // Add enough entries to make the store drop expired entries.
         for number in 0..2_000 {
             store.apply(&waits(&format!("other/{number}"), "me", 9), 500 * SECOND);
         }
@@ -394,8 +394,7 @@ mod tests {
         }
     }
 
-    /// The owners that got a hint to ask again after the last call, each with the time in the hint
-    /// in ms.
+    /// The owners with a hint to ask again since the last call, each with the hint's time in ms.
     fn told(store: &mut Store) -> Vec<(String, u128)> {
         let hints = store.hints().into_iter().filter(|hint| hint.granted.is_none());
         hints.map(|hint| (hint.acquisition.to_string(), hint.after.as_millis())).collect()
@@ -451,7 +450,7 @@ mod tests {
     }
 
     /// The waiter that becomes second must ask again when its last ask is `lasts / 2` old, or at
-    /// once if it is older.
+    /// once if this ask is older.
     #[test]
     fn waiter_that_becomes_the_second_is_told_to_ask_again() {
         for (leaves, told_to) in [("c/2", vec![("c/4", 500)]), ("c/3", vec![("c/4", 500)]), ("c/4", vec![])] {
@@ -623,7 +622,7 @@ mod tests {
         assert_eq!(renewed, Outcome::Lost { holder: "d/s1".to_owned() });
     }
 
-    /// The reader may have been revoked on other nodes, and must not be healed here.
+    /// The reader may have been revoked on other nodes, so this node must not heal its hold.
     #[test]
     fn reader_that_was_not_here_when_readers_were_revoked_takes_nothing_here() {
         let mut store = Store::made("m");

@@ -77,10 +77,10 @@ impl Work<'_> {
         }
     }
 
-    /// Hands the name over, unless a writer holds it. If the first live waiter is a writer, this
-    /// writer gets the name, unless readers hold it. If the first live waiter is a reader, all
-    /// readers before the first live writer get the name. Returns true if `next` was too low, so
-    /// that the name stayed free for the first live waiter.
+    /// Hands the name over, if no writer holds it. If the first live waiter is a writer, this
+    /// writer gets the name, but only if no reader holds it. If the first live waiter is a reader,
+    /// all readers before the first live writer get the name. Returns true if `next` was too low,
+    /// so that the name stayed free for the first live waiter.
     ///
     /// Only waiters before the place of the operation's owner get the name. Otherwise, an owner
     /// that withdraws could get back the name that it gives up.
@@ -145,7 +145,7 @@ impl Work<'_> {
         self.store.hints.push(Hint::granted(granted));
     }
 
-    /// What the waiter sent in its last ask; `None` if the waiter is dead.
+    /// The waiter's last ask; `None` if the waiter is dead: silent, or its client is gone.
     fn living(&mut self, name: &Name, owner: &str) -> Option<Waiting> {
         let (now, heard) = (self.now, is_heard_by(owner, self.hears));
         self.entry(name).line.get(owner, now).filter(|_| heard)

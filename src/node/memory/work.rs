@@ -143,8 +143,8 @@ impl Work<'_> {
         self.leave(name, &claim.owner);
     }
 
-    /// The refusal of a claim of permits because of the semaphore's gate. Either an owner holds the
-    /// gate or waits for it, or its name is held as something else.
+    /// The refusal of a claim of permits because of the semaphore's gate. The reason is that an
+    /// owner holds the gate or waits for it, or that the gate's name is held as another kind.
     fn refusal_at_gate(&mut self, claim: &Claim) -> Option<Outcome> {
         let (gate, now) = (claim.gate.as_ref()?, self.now);
         let (fence, entry) = (self.bar(gate, &claim.owner), self.entry(gate));
@@ -180,8 +180,7 @@ impl Work<'_> {
             Some(Kept { owner, ballot, .. }) if owner == claim.owner => {
                 let late = claim.ballot < ballot || claim.ballot <= floor.max(entry.over);
                 let stale = late || claim.ballot <= entry.fence && claim.ballot != ballot;
-                // A reader's `ballot` may be above the fence: readers' ballots do not raise the
-                // fence.
+                // `ballot` may be above `bar`, because a reader's ballot does not raise the fence.
                 stale.then_some(Outcome::Stale { fence: highest.max(bar).max(ballot) })
             }
             Some(_) => Some(self.held(claim, name, bar)),
@@ -242,7 +241,7 @@ impl Work<'_> {
         }
     }
 
-    /// The holder that makes a renewal fail; empty if the lock is over; `None` if neither is so.
+    /// The holder that makes a renewal fail; empty if the lock is over; `None` for no failure.
     fn stranger(&mut self, renewal: &Renew, name: &Name) -> Option<String> {
         let (owner, now) = (&renewal.owner, self.now);
         let entry = self.entry(name);
@@ -317,7 +316,7 @@ impl Work<'_> {
         for name in revoke.names.iter() {
             self.entry(name).revoke(revoke.ballot, precise);
             self.note_fence(name);
-            // No owner is called "". So this finds the writer's hold, or else the reader whose hold
+            // No owner is called "". So `kept` is the writer's hold, or else the reader's hold that
             // ends last.
             let kept = self.entry(name).kept("", now);
             longest = [longest, kept].into_iter().flatten().max_by_key(|kept| kept.left);
@@ -332,7 +331,7 @@ impl Work<'_> {
     }
 
     pub(super) fn look(&self, name: &Name) -> Inspection {
-        // A copy, because an inspection must not create an entry.
+        // Copy the entry, because an inspection must not create or change an entry.
         let mut entry = self.store.entries.get(name.key()).cloned().unwrap_or_default();
         let now = self.now;
         entry.expire(now);
@@ -352,8 +351,8 @@ impl Work<'_> {
         }
     }
 
-    /// The report on a name that no writer holds. If readers hold the name, the holder is one that
-    /// was not revoked, if there is one.
+    /// The report on a name that no writer holds. If readers hold the name, the report prefers a
+    /// reader that was not revoked.
     fn look_at_readers(entry: &Entry, bar: u64, now: Duration) -> Inspection {
         let named = entry.readers.last_above(entry.over, now).or_else(|| entry.readers.last(now));
         let Some(holder) = named else { return Inspection::free(bar).with_ballots(0, entry.over) };
@@ -361,7 +360,7 @@ impl Work<'_> {
         Inspection::held(holder.to_owned(), entry.readers.len(now), Some(left), bar).with_ballots(ballot, entry.over)
     }
 
-    /// Grants the name to a reader, and hands it to readers that are now first in the queue.
+    /// Grants the name to a reader, and hands the name to readers that are first in the queue now.
     fn admit(&mut self, claim: &Claim, name: &Name) {
         self.read(name, &claim.owner, claim.ttl, claim.ballot);
         self.leave(name, &claim.owner);

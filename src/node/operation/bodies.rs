@@ -13,8 +13,7 @@ use super::waiter::Waiter;
 pub struct Claim {
     /// The names to take.
     pub names: Arc<[Name]>,
-    /// The hash of the client's list, which must be in force. If this is empty, the node checks no
-    /// list.
+    /// The hash of the client's list, which must be in force. If empty, the node checks no list.
     pub list: Arc<str>,
     /// The owner that claims: one acquisition. All asks of an acquisition have the same owner.
     pub owner: Arc<str>,
@@ -26,8 +25,8 @@ pub struct Claim {
     pub ballot: u64,
     /// For a writer that becomes a reader: the token of the writer's lock. Otherwise 0.
     pub follows: u64,
-    /// For permits of a semaphore: the gate. The node refuses the claim if an owner holds the gate
-    /// or waits for it.
+    /// For permits of a semaphore: its gate, the name for which callers queue. The node refuses the
+    /// claim if an owner holds the gate or waits for the gate.
     pub gate: Option<Name>,
     /// The place that the owner takes or renews if the claim is refused because of another owner;
     /// `None` if the claim does not wait. Only a claim of one name can wait.
@@ -61,7 +60,7 @@ pub struct Renew {
     /// The token: the ballot with which the names were won. If locks with this token are over, the
     /// node refuses the renewal.
     pub token: u64,
-    /// The hold's ballot becomes at least this: the token, or the common ballot of a set.
+    /// The token, or the common ballot of a set. The hold's ballot becomes at least this number.
     pub ballot: u64,
     /// The number of guards of this lock.
     pub count: u32,
@@ -98,8 +97,8 @@ pub struct Note {
 /// and keeps its places in queues. If the node ends a hold of the owner, the owner takes `place`
 /// again.
 ///
-/// After either operation, the node refuses the owner's claims with ballots up to `ballot`.
-/// (Beside other readers, it may grant a reader's late claim.)
+/// After either operation, the node refuses the owner's claims with ballots up to `ballot`. (While
+/// other readers hold the name, the node may grant a late claim of a reader.)
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Release {
     /// The names to free.
@@ -116,14 +115,13 @@ pub struct Release {
     pub ballot: u64,
     /// The ballot with which the node hands a freed name to a waiter; 0 for no hand-over.
     pub next: u64,
-    /// For a withdrawal: the owner's place in the queue, and the kind of hold that it waits for. If
-    /// the withdrawal ends the owner's hold, the owner takes this place again. With `None`, it
-    /// takes no place again.
+    /// For a withdrawal: the owner's place in the queue, and the kind of hold that the owner waits
+    /// for. If the withdrawal ends the owner's hold, the owner takes this place again, if any.
     pub place: Option<(Kind, Waiter)>,
 }
 
 impl Release {
-    /// Releases or withdraws what the node may have granted to `claim`, without a hand-over.
+    /// The release or withdrawal of the names of `claim`, without a hand-over.
     #[must_use]
     pub fn of(claim: &Claim) -> Self {
         let Claim { ttl, ballot, .. } = *claim;
@@ -138,8 +136,8 @@ impl Release {
 pub struct Revoke {
     /// The names whose locks are revoked.
     pub names: Arc<[Name]>,
-    /// Locks with tokens up to this ballot are revoked. The ballot is above every bar that nodes
-    /// returned to the client.
+    /// Locks with tokens up to this ballot are revoked. The ballot is above every fence that an
+    /// inspection returned to the client.
     pub ballot: u64,
 }
 

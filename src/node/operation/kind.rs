@@ -1,8 +1,8 @@
 //! The kind of a hold.
 
 /// The kind of a hold, which nodes store with the hold. If a name is held as a gate, nodes refuse
-/// claims of any other kind. If a name is held as anything else, they refuse claims of a gate. A
-/// release removes the holder's note unless the kind is `Lock`.
+/// claims of any other kind. If a name is held as another kind, nodes refuse claims of kind `Gate`.
+/// A release removes the holder's note unless the kind is `Lock`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
     /// A plain lock.

@@ -34,7 +34,7 @@ pub enum Operation {
     Withdraw(Release),
     /// Return the state of the names, and write nothing.
     Inspect(Arc<[Name]>),
-    /// Renew no lock with a token up to a ballot from now on.
+    /// From now on, renew no lock whose token is at most the operation's ballot.
     Revoke(Revoke),
     /// Make, read and write the node's record.
     Hello(Hello),

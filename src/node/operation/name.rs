@@ -50,14 +50,14 @@ impl Name {
         Some(Self { text: text.into(), key: key.into() })
     }
 
-    /// This name's text with `/number` behind it, under the same prefix. Does not check the length.
+    /// The name with `/number` after this name's text. Does not check the length.
     pub(crate) fn numbered(&self, number: usize) -> Self {
         let text = format!("{}/{number}", self.text);
         let prefix = self.key.strip_suffix(&*format!("{{{}}}", self.text)).unwrap_or_default();
         Self { key: format!("{prefix}{{{text}}}").into(), text: text.into() }
     }
 
-    /// The name as the user gave it.
+    /// The text of the name, after the quorum's key format, if there is one.
     #[must_use]
     pub const fn text(&self) -> &Arc<str> {
         &self.text

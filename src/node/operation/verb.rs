@@ -11,8 +11,8 @@ pub enum Verb {
     Release,
     /// Take back the grants of an owner that continues.
     Withdraw,
-    /// Renew no lock with a token up to a ballot from now on. This frees no hold: each hold expires
-    /// by itself.
+    /// From now on, renew no lock whose token is at most the operation's ballot. This frees no
+    /// hold: each hold expires by itself.
     Revoke,
     /// Return the state of the names, and write nothing.
     Inspect,

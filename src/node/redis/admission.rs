@@ -22,8 +22,8 @@ use crate::words::harmless;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Server {
     pub(super) run_id: String,
-    /// The server's process, as the node's record names it: the run id. If the server was promoted
-    /// from a replica, a slash and its new replication id follow.
+    /// The server's process, in the form of the node's record: `RUN_ID`, or `RUN_ID/REPLICATION_ID`
+    /// if the server was promoted from a replica.
     pub(super) process: Arc<str>,
     pub(super) version: String,
     pub(super) uptime: Duration,
@@ -64,8 +64,7 @@ pub(super) struct Guest<'a> {
     pub(super) channel: Option<&'a str>,
     /// The time limit for the replies.
     pub(super) timeout: Duration,
-    /// The first hello reads the record. It names no process, because the reply to INFO has not
-    /// come yet.
+    /// The first hello, which reads the record and names no process.
     pub(super) hello: &'a Operation,
 }
 
@@ -185,7 +184,7 @@ impl Server {
             run_id: run_id.to_owned(),
             process: process(run_id, promoted(field)).into(),
             version: harmless(field("valkey_version").or_else(|| field("redis_version")).unwrap_or("unknown")),
-            // Redis reports a negative uptime if the clock was set back to a time before its start.
+            // The uptime is negative if the clock was set back to a time before the server's start.
             uptime: Duration::from_secs(field("uptime_in_seconds")?.parse::<i64>().ok()?.try_into().unwrap_or(0)),
             master: field("role")? == "master",
             cluster: field("redis_mode").or_else(|| field("server_mode")) == Some("cluster"),

@@ -40,7 +40,7 @@ fn right(said: &str) -> Option<String> {
     if !script && !said.starts_with("NOPERM") && !said.contains("has no permissions to run the '") {
         return None;
     }
-    // Skip the text before `permissions to`: it names the user, and this name may contain `key`.
+    // Skip the text before `permissions to`: the user's name there may contain `key`.
     let what = said.rsplit_once("permissions to ").map_or(said, |(_, what)| what);
     Some(if let Some(command) = ran(what) {
         format!("+{command}")

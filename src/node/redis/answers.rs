@@ -21,11 +21,11 @@ use crate::words::harmless;
 #[derive(Debug)]
 pub(super) struct Answers {
     shared: Arc<Shared>,
-    /// The number of this connection among all connections to the node: the first one has 1.
+    /// The number of this connection. The node's first connection has the number 1.
     pub(super) generation: u64,
     /// How many commands in a row have timed out.
     timeouts: u32,
-    /// Whether some messages that came before the last reply may still be unhandled.
+    /// Whether some messages that came before the last reply may be unhandled.
     pub(super) overtook: bool,
 }
 
@@ -97,7 +97,7 @@ impl Answers {
     }
 
     /// Whether a push counts as a vote. `time` is the node's time in the push. The push does not
-    /// count if a reply that the node sent after the push may have been handled already.
+    /// count if a reply that the node sent later may have been handled before the push.
     pub(super) fn observe_push(&self, time: Duration) -> bool {
         let received = self.shared.host.now();
         let seen = self.observed(received, None, Shown::ByHello, |guard| guard.observe_push(time, received));
@@ -124,7 +124,7 @@ impl Answers {
         let grants = grants && state.standing.counts(received);
         let extensions = extensions && !matches!(state.standing, MembershipState::Twins { .. });
         let doubted = state.guard.take_news();
-        // Until a hello shows the new record, each reply shows the loss of the known record again.
+        // Log a loss once: until a hello shows the new record, each reply shows the same loss.
         let is_told = !same_record && state.tell_loss() && !stepped;
         drop(state);
         if stepped {

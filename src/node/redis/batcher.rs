@@ -37,7 +37,7 @@ pub(super) struct Batcher {
     shared: Arc<Shared>,
     connection: Box<dyn Connection>,
     /// Declared before `flights`, and so dropped first: when calls in flight are dropped, their
-    /// callers may submit new operations. These must fail at once, and not wait in this queue.
+    /// callers may submit new operations, which must fail at once.
     queue: mpsc::Receiver<Job>,
     answers: Answers,
     /// The run id that the server had when the connection began.
@@ -153,8 +153,8 @@ impl Batcher {
         why
     }
 
-    /// Moves queued jobs into `batch` until it is full or the queue is empty. Returns whether
-    /// `batch` has jobs. Close the queue before you call this.
+    /// Moves queued jobs into `batch` until `batch` is full or the queue is empty. Returns whether
+    /// `batch` has jobs. Close the queue before you call this method.
     fn take(&mut self, batch: &mut Vec<Job>) -> bool {
         while batch.len() < BATCH {
             match self.queue.try_recv() {
@@ -200,8 +200,8 @@ impl Batcher {
         self.launch(What::Probe, sent, answer);
     }
 
-    /// Sends a call again, with the whole script, after the error NOSCRIPT. (With this error, the
-    /// server has carried nothing out.) The time limit still counts from the first call.
+    /// After the error NOSCRIPT, sends the call again with the whole script. The server has carried
+    /// nothing out. The time limit counts from the first call.
     fn again(&mut self, jobs: Vec<Job>, sent: Tick) {
         let Some(script) = jobs.first().map(|job| Script::of(job.request.operation.verb())) else { return };
         let answer = self.connection.send("EVAL", &self.script_call(script.source(), script, &jobs));

@@ -34,8 +34,8 @@ const NAMES: &str = "use fred or redis-rs";
 ///   redis-rs refuses such a reply.
 ///
 /// The feature adds ten crates, and fred stays a dependency. One of the ten crates, `arcstr`, has
-/// `impl PartialEq<ArcStr> for Arc<str>`. With it, your program's comparisons of an `Arc<str>` with
-/// `text.into()` may need a type annotation.
+/// `impl PartialEq<ArcStr> for Arc<str>`. Because of this impl, your program may need a type
+/// annotation where it compares an `Arc<str>` with `text.into()`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Transport {

@@ -43,13 +43,12 @@ impl fmt::Debug for Credentials {
 pub type FetchingCredentials<'a> =
     Pin<Box<dyn Future<Output = Result<Credentials, Box<dyn std::error::Error + Send + Sync>>> + Send + 'a>>;
 
-/// Returns the login for each node. Use this for tokens that expire, or for passwords that change.
+/// Returns the login for each node, for tokens that expire or passwords that change.
 ///
 /// The client calls [`fetch`](Self::fetch) before each connection to a node whose address has no
-/// password. Calls for several nodes may overlap. If a call fails, the node is down for this
-/// reason, and the client tries again after 25 ms to 2 s. A new login does not affect open
-/// connections, because servers check a login only once. [`PasswordFile`](crate::PasswordFile) is a
-/// provider.
+/// password. Calls for several nodes may overlap. If a call fails, the node is down, and the client
+/// tries again after 25 ms to 2 s. A new login does not affect open connections, because servers
+/// check a login only once. [`PasswordFile`](crate::PasswordFile) is a provider.
 ///
 /// # Examples
 /// ```

@@ -1,8 +1,7 @@
 //! Finds the IP addresses of a server's host, and picks one that accepts connections.
 //!
 //! If there are several addresses, some may not respond. So each address gets a share of the time
-//! limit. When this share has passed, the next address is tried too, while the earlier attempts go
-//! on. The address that worked last is tried first.
+//! limit. After this share, the client also tries the next address, while earlier attempts go on.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -41,7 +40,7 @@ pub(super) struct Route {
     last: Mutex<Option<(SocketAddr, bool)>>,
 }
 
-/// A server's address. If the host has several addresses, also the connection that was opened.
+/// A server's address, and the open connection if the host has several addresses.
 #[derive(Debug)]
 pub(super) struct Reached {
     pub(super) address: SocketAddr,
@@ -88,8 +87,8 @@ impl Route {
         Ok(Some(reached))
     }
 
-    /// Notes whether this address worked. The next connection tries an address that worked first,
-    /// and an address that failed last.
+    /// Notes whether this address worked. If so, the next connection begins with this address;
+    /// otherwise the next connection tries all other addresses before this one.
     pub(super) fn used(&self, address: SocketAddr, worked: bool) {
         *locked(&self.last) = Some((address, worked));
     }

@@ -105,8 +105,7 @@ impl Arguments for Call<'_> {
     }
 }
 
-/// Passes the arguments of an operation to `take`, in the order in which the head of its script
-/// lists them.
+/// Passes the arguments of an operation to `take`, in the order that the head of its script lists.
 fn arguments(operation: &Operation, take: &mut dyn FnMut(Argument<'_>)) {
     let names = operation.keyed().count();
     match operation {
@@ -163,14 +162,15 @@ fn mode(owner: &str) -> &'static str {
     if Operation::is_shared(owner) { "reader" } else { "lock" }
 }
 
-/// The ticket, H, and the time to the next ask; zeros if the claim does not wait.
+/// The ticket, the time for a hand-over, and the time to the next ask; zeros if the claim does not
+/// wait.
 fn place(waiter: Option<Waiter>) -> [Argument<'static>; 3] {
     let Some(Waiter { ticket, lasts, again }) = waiter else { return [const { Argument::Integer(0) }; 3] };
     [integer(ticket), millis(lasts), integer(next_ask(again))]
 }
 
-/// The place that the owner of a withdrawal takes again, as one argument, because few withdrawals
-/// have a place.
+/// The place in the queue that a withdrawal takes again. It is a single argument, because few
+/// withdrawals have a place.
 fn place_again((kind, waiter): (Kind, Waiter)) -> String {
     let Waiter { ticket, lasts, again } = waiter;
     format!("{ticket} {} {} {}", whole(lasts), next_ask(again), kind.code())

@@ -32,9 +32,8 @@ pub struct Endpoint {
 
 const ENCODED: &str = "percent-encode special characters of user and password: / ? # @ : , are %2F %3F %23 %40 %3A %2C";
 const KNOWN: &str = "use redis://, rediss:// (TLS) or redis+unix://";
-/// Errors repeat only the schemes and parameters that are listed here, because any other text may
-/// be part of a password. A password that is not percent-encoded may contain `:` or `?`. And a list
-/// of addresses may have been split at a comma in a password: then the part before it has no `@`.
+/// Errors repeat only the schemes and parameters in these two lists. Any other text may be part of
+/// a password that is not percent-encoded: such a password may contain `:`, `?` or a comma.
 const SCHEMES: [&str; 10] =
     ["http", "https", "redis+tls", "rediss+tls", "redis-socket", "tcp", "tls", "unix", "valkey", "valkeys"];
 const PARAMETERS: [&str; 11] =
@@ -108,7 +107,7 @@ impl Endpoint {
         if self.database > 0 { format!("{place}/{}", self.database).into() } else { place.into() }
     }
 
-    /// The name of the node at this address; the text itself if it is no address.
+    /// The name of the node at this address; `address` itself if it is invalid.
     #[cfg(feature = "unstable")]
     pub(crate) fn name_of(address: &str) -> Arc<str> {
         Self::parse_for(address).map_or_else(|_| address.into(), |endpoint| endpoint.name())
@@ -385,7 +384,7 @@ mod tests {
             "redis+unix://u:secret@/run/s?secret=1",
             "redis+unix://u:secret@/run/s@y",
             "redis+unix://u:/secret@/run/s",
-            // Without an @: the host is missing, or a list was split at a comma in a password.
+            // These have no @: the host is missing, or a list was split at a comma in a password.
             "redis://us:/secret",
             "redis://us:12/secret",
             "redis://us:?secret",

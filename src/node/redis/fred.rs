@@ -77,7 +77,7 @@ struct FredConnection {
     client: Client,
     task: ConnectHandle,
     slots: Arc<Slots>,
-    /// The future of the next message. It also returns the receiver, for the messages after it.
+    /// The future of the next message. Also returns the receiver, which gets the later messages.
     message: ReusableBoxFuture<'static, (Result<Message, RecvError>, broadcast::Receiver<Message>)>,
 }
 
@@ -99,8 +99,8 @@ impl FredConnection {
     }
 
     /// Waits until fred has connected. If fred fails, returns the error, and whether fred had
-    /// reached the server. fred's error does not show this, so the time decides: if fred still runs
-    /// after the limit `reach`, it has reached the server.
+    /// reached the server. The error does not show the latter, so the time decides: if fred runs
+    /// for longer than the limit `reach`, fred has reached the server.
     async fn connected(&mut self, limits: &Limits) -> Result<(), (FredError, bool)> {
         let connected = self.client.wait_for_connect();
         let reaching = tokio::time::sleep(limits.reach + limits.step / 2);
@@ -222,7 +222,7 @@ fn config(endpoint: &Endpoint, address: Option<IpAddr>) -> Result<Config, Fault>
     Ok(Config {
         fail_fast: true,
         server,
-        // Wake-ups are pushed over the connection that carries commands. RESP2 cannot do that.
+        // RESP2 cannot push hints over a connection that carries commands.
         version: RespVersion::RESP3,
         username: endpoint.user.clone(),
         password: endpoint.password.clone(),
@@ -339,7 +339,7 @@ fn said(error: &FredError) -> String {
     .to_owned()
 }
 
-/// The same error in plain words, because programs may print it as the source of another error.
+/// The same error in plain words, because programs may print the source of an error.
 fn plainly(error: &FredError) -> FredError {
     FredError::new(error.kind().clone(), said(error))
 }

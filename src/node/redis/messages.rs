@@ -11,8 +11,8 @@ use crate::rules::Tick;
 
 /// How many messages are handled in a row before replies and callers get their turn.
 const IN_A_ROW: u32 = 64;
-/// The shortest time between two reports of lost messages. A report makes all waiters ask all
-/// nodes.
+/// The shortest time between two reports of lost messages, because a report makes all waiters ask
+/// all nodes.
 const MISSED: Duration = Duration::from_secs(1);
 
 /// The messages of one connection.
@@ -67,7 +67,7 @@ impl Messages {
         sleep_until(&self.shared.host, self.missed.unwrap_or(Tick::NEVER)).await;
     }
 
-    /// Reports lost messages, or postpones the report if the last one was less than `MISSED` ago.
+    /// Reports lost messages. Postpones the report if the last report was less than `MISSED` ago.
     pub(super) fn tell_missed(&mut self) {
         let now = self.shared.host.now();
         let next = self.shared.state().missed_next;

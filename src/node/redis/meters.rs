@@ -12,7 +12,7 @@ use crate::rules::doubt::Doubt;
 
 /// The verbs that decide about a lock; `other` stands for all other verbs.
 const OPERATIONS: [&str; 4] = ["claim", "renew", "release", "other"];
-/// The reasons of failures in metrics. Each of them needs another remedy.
+/// The reasons of failures in metrics. Each reason needs its own remedy.
 const REASONS: [&str; 7] = ["down", "quarantined", "unfit", "overloaded", "timeout", "rejected", "garbled"];
 
 const fn operation(verb: Verb) -> usize {
@@ -28,7 +28,7 @@ const fn reason(fault: FaultKind) -> usize {
     match fault {
         // There was no usable connection, or the connection ended before the reply.
         FaultKind::Down | FaultKind::Closed => 0,
-        // The node's vote did not count, or would not have counted.
+        // The node's vote did not count, or the claim was not sent for this reason.
         FaultKind::Quarantined | FaultKind::Doubted => 1,
         FaultKind::Unfit => 2,
         FaultKind::Overloaded => 3,
@@ -65,7 +65,7 @@ pub(super) struct NodeMeters {
     round_trip: Histogram,
     operations: [Answers; OPERATIONS.len()],
     faults: [Counter; REASONS.len()],
-    /// How many doubts about the node had each cause, in the order of `Doubt::CAUSES`.
+    /// The number of doubts about the node by cause, in the order of `Doubt::CAUSES`.
     doubts: [Counter; Doubt::CAUSES.len()],
     up: Gauge,
     quarantined: Gauge,
@@ -86,7 +86,7 @@ impl NodeMeters {
             let counter = |outcome: &'static str| {
                 metrics::counter!(NODE_OPERATIONS, labels(&[("operation", operation), ("outcome", outcome)]))
             };
-            // A node refuses no release. (The reply `forgot` confirms a release.)
+            // A node refuses no release. The reply `forgot` to a release is not counted.
             let refused = if operation == "release" { Counter::noop() } else { counter("refused") };
             Answers { ok: counter("ok"), refused, failed: counter("failed") }
         };

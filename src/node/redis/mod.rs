@@ -1,9 +1,9 @@
 //! A node that is a real Redis or Valkey server.
 //!
 //! A transport opens a connection and carries bytes; this folder does all the rest. A connection
-//! never reconnects: the supervisor makes a new connection, which is the next *generation*. The
-//! supervisor checks the server before votes over the connection count. The batcher of each
-//! connection sends the queued operations in script calls.
+//! never reconnects: the supervisor makes a new connection, which is the next *generation*. Votes
+//! count only after the supervisor has checked the server. The batcher of each connection sends the
+//! queued operations in script calls.
 
 mod admission;
 mod advice;
@@ -87,11 +87,10 @@ pub(crate) struct Settings {
     pub(crate) max_ttl: Duration,
     /// The client's list of nodes.
     pub(crate) list: Arc<List>,
-    /// The intent of a connection's first hello. In a quorum, it is `Look`, which changes nothing:
-    /// another list may be in force on the node. A node without a quorum (`RedisNode::alone`) has
-    /// `Put`: its votes always count.
+    /// The intent of a connection's first hello. In a quorum, the intent is `Look`, which changes
+    /// nothing: another list may be in force on the node. `RedisNode::alone` uses `Put`.
     pub(crate) greets: Intent,
-    /// By what fraction two clocks may run apart, such as 0.01.
+    /// The largest drift between two clocks, as a fraction such as 0.01.
     pub(crate) drift: f64,
     /// The argument of `CLIENT SETNAME`.
     pub(crate) client_name: Arc<str>,
@@ -222,9 +221,8 @@ impl Shared {
         job.apart().for_each(|job| self.fail(job.request, fault.clone()));
     }
 
-    /// If a doubt about this node is new (`is_new`), reports it to the listener, to the log and to
-    /// the metrics. If the log reports the same event already (`is_told`), only the listener gets
-    /// the report.
+    /// Reports a new doubt about this node (`is_new`) to the listener, the log and the metrics. If
+    /// the log has reported the same event (`is_told`), only the listener gets the report.
     fn tell_doubt(&self, is_new: bool, is_told: bool) {
         if !is_new {
             return;
@@ -247,8 +245,8 @@ impl Shared {
     }
 }
 
-/// A node that is a Redis server. When this value is dropped, the operations that were submitted
-/// are still sent, and then the node's connection and tasks end.
+/// A node that is a Redis server. When this value is dropped, the node sends the submitted
+/// operations, and then ends its connection and tasks.
 #[derive(Debug)]
 pub struct RedisNode {
     shared: Arc<Shared>,
@@ -257,7 +255,7 @@ pub struct RedisNode {
 }
 
 impl RedisNode {
-    /// Starts to connect. When a connection has ended, the node connects again by itself.
+    /// Starts to connect. When a connection ends, the node connects again.
     pub(crate) fn new(
         index: usize,
         name: Arc<str>,
@@ -280,8 +278,8 @@ impl RedisNode {
         Self { shared, closing: closing.clone(), _closes: closing.drop_guard() }
     }
 
-    /// The order in which the node sends these operations if they are submitted at the same time,
-    /// as indices. Operations on one name keep their order.
+    /// The indices of these operations, in the order in which the node sends them if they are
+    /// submitted together. Operations on one name keep their order.
     #[cfg(feature = "unstable")]
     #[must_use]
     pub fn order(operations: &[Arc<Operation>]) -> Vec<usize> {

@@ -1,8 +1,7 @@
 //! Receives *news*: messages about changes of the names that this client observes.
 //!
-//! News has a connection of its own, which exists while the client observes any name. After a
-//! refused SUBSCRIBE, fred assigns replies to the wrong commands, and this must not happen to
-//! votes.
+//! News has a connection of its own, which exists while the client observes any name: after a
+//! refused SUBSCRIBE, fred assigns replies to the wrong commands, and votes are replies too.
 
 use std::collections::BTreeSet;
 use std::future::poll_fn;
@@ -32,8 +31,8 @@ type Names = BTreeSet<Name>;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Followed {
     pub(super) names: Names,
-    /// How many connections for votes there have been. If there is a new one, the last one has
-    /// ended. In this case, the connection for news, which is never probed, may be dead too.
+    /// The number of connections for votes so far. After a new one, do not trust the connection for
+    /// news, which is never probed: it may have died together with the last connection for votes.
     pub(super) generation: u64,
 }
 

@@ -123,7 +123,7 @@ impl fmt::Debug for RedisRsConnection {
 }
 
 impl Drop for RedisRsConnection {
-    /// Ends the connection. Otherwise commands without a reply would keep it open.
+    /// Ends the connection. Otherwise commands without a reply would keep the connection open.
     fn drop(&mut self) {
         self.driver.end();
     }
@@ -131,7 +131,7 @@ impl Drop for RedisRsConnection {
 
 fn greeting(endpoint: &Endpoint) -> RedisConnectionInfo {
     let info = RedisConnectionInfo::default()
-        // Wake-ups are pushed over the connection that carries commands. RESP2 cannot do that.
+        // RESP2 cannot push hints over a connection that carries commands.
         .set_protocol(ProtocolVersion::RESP3)
         .set_skip_set_lib_name()
         .set_db(endpoint.database.into());

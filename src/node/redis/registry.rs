@@ -1,4 +1,4 @@
-//! Records which server each node has, so that one server never counts as two nodes.
+//! Records the server behind each node, so that one server never counts as two nodes.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -19,8 +19,8 @@ impl Registry {
         Self { servers: Mutex::new(vec![None; nodes]), changes: watch::Sender::new(()) }
     }
 
-    /// Notes that node `index` is the server `run_id`. If another node is this server already,
-    /// returns that node's label as the error.
+    /// Notes that node `index` is the server `run_id`. If another node is the same server, returns
+    /// that node's label as the error.
     pub(crate) fn enter(&self, index: usize, run_id: &str, label: &Arc<str>) -> Result<(), Arc<str>> {
         let mut servers = self.servers.lock().unwrap_or_else(PoisonError::into_inner);
         let same = |(at, entry): (usize, &Option<Server>)| {

@@ -29,7 +29,7 @@ pub(super) fn ask(
     Some(send("SCAN", &[Argument::Text(from), Argument::Word("MATCH"), pattern, Argument::Word("COUNT"), count]))
 }
 
-/// Decodes a page of keys. Leaves out keys that are not of the form `P{name}`.
+/// Decodes a page of keys. Keeps only keys that consist of a prefix and `{name}`.
 pub(super) fn read(value: &Value) -> Reply {
     let Value::Array(parts) = value else { return Err(garbled()) };
     let [next, Value::Array(keys)] = &parts[..] else { return Err(garbled()) };

@@ -80,7 +80,7 @@ impl Script {
         &SOURCES[self as usize].digest
     }
 
-    /// The endings, after `P{name}`, of the keys that this script gets for each name.
+    /// The endings of this script's keys for each name, after the key prefix and `{name}`.
     pub(super) fn keys(self) -> &'static [&'static str] {
         const ALL: [&str; 5] = ["", ":readers", ":waiting", ":queue", ":note"];
         let many = match self {

@@ -25,8 +25,7 @@ pub(super) struct State {
     pub(super) hinting: bool,
     /// Why hints failed for the first time; `None` if they never failed.
     pub(super) silent: Option<String>,
-    /// Whether the log has a warning of a quarantine, and does not report the end of this
-    /// quarantine yet.
+    /// Whether the log has a warning about a quarantine whose end is not logged yet.
     pub(super) warned: bool,
     /// The last record whose loss the log reports. A loss is logged and counted once.
     told: Option<Arc<str>>,
@@ -37,10 +36,10 @@ pub(super) struct State {
     pub(super) round_trip: Option<Duration>,
     /// The number of connections so far.
     pub(super) generations: u64,
-    /// Whether the node is in no quorum. If so, its votes always count, and a hello may name any
-    /// process.
+    /// Whether the node is used without a quorum. If so, its votes always count, and a hello may
+    /// name any process.
     alone: bool,
-    /// Whether the node's votes count, by the lists in force and by the ids of records.
+    /// Whether the lists in force and the ids of records allow the node's votes to count.
     pub(super) standing: MembershipState,
     /// When the last answered hello was sent.
     pub(super) greeted: Option<Tick>,
@@ -57,8 +56,7 @@ pub(super) struct State {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Renewals(Option<(Duration, Tick)>);
 
-/// A pause between two attempts to connect is at most this part of the shortest ttl: the ttl
-/// divided by `SHARE`.
+/// A pause between two attempts to connect is at most the shortest ttl divided by `SHARE`.
 const SHARE: u32 = 16;
 
 impl Renewals {
@@ -70,8 +68,7 @@ impl Renewals {
     }
 
     /// The longest pause between two attempts to connect. If no lock with the shortest ttl was
-    /// renewed for as long as this ttl, these locks have ended. Then the pause has no limit until
-    /// the next renewal.
+    /// renewed within this ttl, all of these locks have ended, and the pause has no limit.
     pub(super) fn longest_pause(&self, now: Tick) -> Duration {
         self.0.filter(|&(_, until)| now < until).map_or(Duration::MAX, |(ttl, _)| ttl / SHARE)
     }

@@ -23,16 +23,16 @@ use crate::rules::list::Record;
 
 /// Pauses between attempts to connect.
 const PAUSES: Backoff = Backoff { min: Duration::from_millis(50), max: Duration::from_secs(2) };
-/// After an attempt to connect and its connection that together lasted this long, the client
-/// connects again without a pause.
+/// If connecting and the connection together lasted this long, the client connects again without a
+/// pause.
 const STEADY: Duration = Duration::from_secs(5);
 /// If the server passed the checks and its connection lasted this long, the pauses begin at their
 /// minimum again. A server at its limit of clients may end each connection soon after the checks,
 /// so passed checks alone are not enough.
 const USEFUL: Duration = Duration::from_millis(250);
 /// Connecting may take at most this many command timeouts. Usually the limit of a single step ends
-/// a slow attempt, and the error names this step. The total is for transports whose steps have no
-/// limits.
+/// a slow attempt, and the error names this step. This total limit is for transports whose steps
+/// have no limits.
 const PATIENCE: u32 = 12;
 
 /// Keeps the node connected until `closing` is cancelled.
@@ -144,8 +144,8 @@ fn publish(shared: &Shared, greeting: Greeting, queue: mpsc::Sender<Job>) {
     let quarantined = state.guard.quarantined(now);
     let doubted = state.guard.take_news();
     let restarted = state.server.as_ref().is_some_and(|known| known.run_id != server.run_id);
-    // The next hello gives the record of an earlier process a new id. This is no second event, so
-    // the log must not report it again.
+    // The next hello gives the record of an earlier process a new id. The log must not report this
+    // new id as a second loss.
     let is_of_another = |record: &Option<Record>| record.as_ref().is_some_and(|record| !record.is_of(&server.process));
     if (restarted || doubted) && record.as_ref().map_or(restarted, is_of_another) {
         state.tell_loss();
@@ -176,8 +176,8 @@ fn publish(shared: &Shared, greeting: Greeting, queue: mpsc::Sender<Job>) {
     shared.settings.listener.connected(shared.index);
 }
 
-/// The state of a node after a failed attempt to connect. If the client has been connected to the
-/// server earlier, the advice about TLS is left out: this port does not expect TLS.
+/// The state of a node after a failed attempt to connect. If an earlier attempt succeeded, the port
+/// does not expect TLS, so the advice about TLS is left out.
 fn down(shared: &Shared, fault: &Fault) -> NodeState {
     let (why, known) = (fault.to_string(), shared.state().server.is_some());
     NodeState::Down { why: if known { without_tls(&why).to_owned() } else { why } }

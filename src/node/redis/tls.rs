@@ -2,7 +2,7 @@
 //!
 //! The command line uses the same functions for its own connections.
 
-// The path is for the command: it includes this file with `#[path]`, which moves submodules.
+// The command includes this file with `#[path]`, which changes the default path of submodules.
 #[cfg(feature = "__tls")]
 #[path = "tls/client.rs"]
 mod client;
@@ -23,8 +23,8 @@ pub(crate) const NO_TLS: &str = "quorumlock was built without TLS; turn on its f
 /// TLS needs the feature `tls` or `tls-aws-lc`. Without these features, all `rediss://` addresses
 /// and TLS options are refused with a `Config` error.
 ///
-/// Certificates are always checked; no option disables that. By default, the client trusts the
-/// system's authorities (`SSL_CERT_FILE` names others), and has no certificate of its own. A
+/// Certificates are always checked; no option disables the checks. By default, the client trusts
+/// the system's authorities (`SSL_CERT_FILE` names others), and has no certificate of its own. A
 /// server's certificate must be for the host in the node's address, unless
 /// [`server_name`](Self::server_name) is set.
 ///

@@ -1,7 +1,7 @@
 //! The interface to one server: dial it, send commands in order, receive pushes.
 //!
 //! The interface has all that this library needs from a connection, and no type of a client
-//! library. `fred.rs` and `redis_rs.rs` implement it, and so do simulations.
+//! library. `fred.rs`, `redis_rs.rs` and simulations implement the interface.
 
 use std::fmt;
 use std::task::{Context, Poll, Waker};
@@ -35,8 +35,8 @@ pub trait Dialer: fmt::Debug + Send + Sync + 'static {
 pub type Dialing<'a> = BoxFuture<'a, Result<Box<dyn Connection>, Fault>>;
 
 /// The reply to a command, or its fault: [`Timeout`], [`Closed`], [`Overloaded`], [`Garbled`],
-/// [`Busy`] or [`Rejected`]. The messages of `Busy` and `Rejected` begin with the server's own
-/// words.
+/// [`Busy`] or [`Rejected`]. The messages of `Busy` and `Rejected` begin with the server's error
+/// code, such as NOSCRIPT.
 ///
 /// [`Timeout`]: crate::node::FaultKind::Timeout
 /// [`Closed`]: crate::node::FaultKind::Closed

@@ -1,11 +1,11 @@
 //! Error texts for failed connections, for all transports. They are made from the debug text of I/O
 //! errors, because fred keeps only this text.
 
-/// The reason if a connection's task or transport panicked.
+/// The error text if a connection's task or transport panicked.
 pub(super) const PANICKED: &str = "its connection panicked, which is a bug; please report it";
 /// The advice if a connection without TLS ends at once.
 pub(super) const TO_TLS: &str = "; if this port expects TLS, write rediss://";
-/// The reason if replies cannot be parsed.
+/// The error text if replies cannot be parsed.
 pub(super) const STRANGER: &str =
     "the program at this address does not speak the Redis protocol; is it a Redis or Valkey server?";
 

@@ -7,11 +7,10 @@ use crate::rules::list::Record;
 use crate::rules::tick::Tick;
 use crate::rules::validity::MAX_ROUND;
 
-/// If too few synced nodes answer, a node that forgot is synced to the `high` of other nodes, this
-/// long after the end of its quarantine.
+/// How long the client waits, after the quarantine of a node that forgot, for enough synced nodes.
+/// After this time, the client syncs the node to the `high` of other nodes, synced or not.
 pub(in crate::rules) const LATE: Duration = Duration::from_secs(2);
-/// The shortest wait that is reported for an unsynced node, because a hello must sync it before it
-/// votes.
+/// The shortest wait that is reported for an unsynced node, because a hello must first sync it.
 pub(super) const SOON: Duration = Duration::from_secs(1);
 
 impl RestartGuard {

@@ -12,9 +12,8 @@ impl KnownNodes {
     /// The node lost its fences, which keep tokens growing. But a quorum granted each token. So of
     /// any N - quorum + 1 other nodes that are synced, at least one has a `high` of at least the
     /// token. The client must ask these nodes after `settles_at`: from then on, no round can count
-    /// a forgotten grant. It may happen that too few of these nodes answer by [`LATE`] after the
-    /// quarantine, but the node and the others that answer are a quorum. Then the client syncs the
-    /// node to the highest `high` of these others, synced or not.
+    /// a forgotten grant. If too few synced nodes have answered by [`LATE`] after the quarantine,
+    /// the client counts all nodes that answered. With the node that forgot, they must be a quorum.
     pub(super) fn sync(&self, number: usize, now: Tick) -> Option<u64> {
         let pupil = self.nodes[number].answer()?;
         pupil.record.as_ref().filter(|record| !record.synced && record.is_of(&pupil.process))?;

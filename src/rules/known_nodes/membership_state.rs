@@ -69,8 +69,8 @@ impl KnownNodes {
         Some(why.into())
     }
 
-    /// Whether a record that is made on a node now may count as old at once. It may if no client is
-    /// known to have seen a record on this node. The node also checks its INFO.
+    /// Whether a record that is made on a node now may be one of first use: no client is known to
+    /// have seen a record on this node. The node also checks its INFO.
     pub(super) fn may_be_first(&self, number: usize, now: Tick) -> bool {
         let node = &self.nodes[number];
         let shows = |record: &Record| record.seen.iter().any(|seen| seen.node == node.name);

@@ -35,8 +35,8 @@ impl Other {
 pub(super) struct Node {
     pub(super) name: Arc<str>,
     known: Option<Known>,
-    /// The id of the last record that this client saw on this node, over any connection. Stays the
-    /// same while the node shows another record that counts as old at once: see `heard`.
+    /// The id of the last record that this client saw on this node, over any connection. A known
+    /// id is not replaced by the id of a record with a `word`: see `heard`.
     pub(super) id: Option<Arc<str>>,
     other: Option<Other>,
     /// When the first hello that is still unanswered was sent.
@@ -45,8 +45,8 @@ pub(super) struct Node {
     sent: Option<Tick>,
     /// When the next regular hello is due.
     next: Tick,
-    /// The intent of the last hello, and until when no hello with this or a lower intent is sent,
-    /// unless `next` comes first.
+    /// The intent of the last hello, and a moment. Before this moment, only the regular hello, or a
+    /// hello with a higher intent, is sent.
     last: (Intent, Tick),
     /// How many hellos in a row failed.
     failures: u32,
@@ -76,9 +76,9 @@ impl Node {
         }
         let at = answer.at;
         self.failures = 0;
-        // If this client knew another record of this node, a new record must not count as old at
-        // once. So keep the known id: the next hello carries this id, and the node makes the record
-        // young.
+        // If this client knew another record of this node, the node must not vote at once with a
+        // new record. So keep the known id: the next hello carries this id, and the node then sets
+        // the record's age to zero.
         if let Some(record) = answer.record.as_ref().filter(|record| record.word.is_none() || self.id.is_none()) {
             self.id = Some(record.id.clone());
         }
@@ -87,8 +87,8 @@ impl Node {
         self.other = self.meets(list, now);
     }
 
-    /// The other list in force on the node. If a doubted node shows no other list, it may have
-    /// forgotten one. So the other list that this client knew there stays until that list lapses.
+    /// The other list in force on the node. If a doubted node shows no other list, the node may
+    /// have forgotten one. So the list that this client knew there stays until that list lapses.
     fn meets(&self, list: &List, now: Tick) -> Option<Other> {
         let in_force = self.record().and_then(|record| record.in_force.as_ref());
         match in_force.filter(|in_force| in_force.hash != *list.hash()) {
@@ -125,8 +125,8 @@ impl Node {
         self.answer().is_some_and(|known| known.record.as_ref().is_some_and(|record| record.is_of(&known.process)))
     }
 
-    /// Whether the node's record counts as old at once, although this client knew another record of
-    /// the node. If so, a hello corrects the record.
+    /// Whether the node's record has a `word`, although this client knew another record of the
+    /// node. If so, a hello makes the node correct the record.
     fn is_to_be_taken_back(&self) -> bool {
         self.record().is_some_and(|record| record.word.is_some() && self.id.as_ref() != Some(&record.id))
     }
@@ -151,8 +151,8 @@ impl Node {
         Some(self.outlasts(list)?.min(self.answer()?.at + fresh))
     }
 
-    /// Whether this list lapses soon unless a hello extends it. A connection's greeting does not
-    /// extend the list.
+    /// Whether this list lapses soon unless a hello extends it. (A connection's greeting writes
+    /// nothing, so it extends no list.)
     fn lapses_soon(&self, list: &List) -> bool {
         let in_force = self.record().and_then(|record| record.in_force.as_ref());
         in_force.is_some_and(|known| known.hash == *list.hash() && known.left < list.max_ttl() + list.every())
@@ -169,7 +169,6 @@ impl Node {
     }
 
     /// Whether the node has answered a hello lately, and so has shown which list is in force there.
-    /// A list is put in force only after that.
     pub(super) fn was_asked(&self, patience: Duration, now: Tick) -> bool {
         self.fresh(patience * 2, now).is_some()
     }
@@ -199,8 +198,8 @@ impl Node {
         free && (at_once || now >= self.next)
     }
 
-    /// Notes that a hello is sent now. The next regular hello follows at `next`. A hello with the
-    /// same or a lower intent is not sent before `again`, unless `next` comes first.
+    /// Notes that a hello is sent now. The next regular hello follows at `next`. Before `again`,
+    /// only this regular hello, or a hello with a higher intent, is sent.
     pub(super) fn asked(&mut self, intent: Intent, now: Tick, next: Tick, again: Tick) {
         self.sent = Some(now);
         self.owes = self.owes.or(self.sent);
@@ -217,9 +216,7 @@ impl Node {
         self.last.1 = self.last.1.max(now + wait);
     }
 
-    /// The moments at which the plan may change without an answer: a hello is due or counts as
-    /// unanswered, an answer gets too old, this list no longer outlasts new locks, another list
-    /// lapses, or the node can be synced.
+    /// The moments at which the plan may change without an answer of this node.
     pub(super) fn changes(&self, list: &List, urgent: bool, fresh: Duration, patience: Duration) -> [Option<Tick>; 9] {
         let known = self.answer();
         let asks = |at: Tick| known.filter(|_| self.sent.is_none()).map(|_| at);

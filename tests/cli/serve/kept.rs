@@ -22,7 +22,8 @@ async fn lock_that_is_not_kept_lapses() {
     assert_eq!((status, &told["reason"]), (410, &json!("not_kept")), "{told}");
     assert_eq!(client.asks("POST", &format!("{}/keep", path(&lock)), "").0, 410);
     until_released(&servers, "a");
-    let counted = |reason: &str, count: u32| format!("quorumlock_agent_locks_ended_total{{reason=\"{reason}\"}} {count}");
+    let counted =
+        |reason: &str, count: u32| format!("quorumlock_agent_locks_ended_total{{reason=\"{reason}\"}} {count}");
     let (_, text) = client.asks("GET", "/metrics", "");
     let has = |line: &str| text.as_str().unwrap().lines().any(|it| it == line);
     assert!(has(&counted("not_kept", 1)) && has(&counted("disconnected", 0)), "{text}");

@@ -78,7 +78,7 @@ async fn all_ready(workers: &WorkerProcesses<Report>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Waits until the monotonic clock shows `moment`. Fails if a worker process ends before that.
+/// Waits until the monotonic clock shows `moment`. Fails if a worker process ends before.
 async fn until(moment: Duration, workers: &WorkerProcesses<Report>) -> Result<(), Failure> {
     while let Some(left) = moment.checked_sub(now()) {
         if workers.has_ended() {

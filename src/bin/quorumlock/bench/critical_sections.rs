@@ -1,5 +1,5 @@
-//! The begin and end times of critical sections, by the machine's clock. So an overlap of two
-//! sections shows even if quorumlock has a bug.
+//! The begin and end times of critical sections, by the machine's clock. These times show an
+//! overlap of two sections even if quorumlock has a bug.
 
 use std::time::Duration;
 

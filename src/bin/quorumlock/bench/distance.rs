@@ -33,11 +33,10 @@ pub(super) async fn measured(args: &Distance) -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The measurements.
 #[derive(Default)]
 struct Course {
     samples: Samples,
-    /// For each node: the round trips that the `Quorum` reported, one after each pair in `samples`.
+    /// For each node: the round trips that the `Quorum` reported, read once after each pair.
     trips: Vec<Vec<Duration>>,
 }
 

@@ -50,12 +50,10 @@ fn unguarded(ports: &[u16], transport: Option<Transport>) -> Settings {
     Settings { nodes: Servers::at(ports), max_ttl: Some(Duration::ZERO), transport, ..Settings::default() }
 }
 
-/// `part / whole`; `None` if `whole` is zero.
 fn ratio(part: f64, whole: f64) -> Option<f64> {
     (whole > 0.0).then_some(part / whole)
 }
 
-/// Rounds to three digits after the point.
 fn rounded(value: f64) -> f64 {
     (value * 1e3).round() / 1e3
 }

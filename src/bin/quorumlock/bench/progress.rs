@@ -10,7 +10,6 @@ use crate::output;
 pub(super) struct Progress(ProgressBar);
 
 impl Progress {
-    /// A bar of `steps` steps, with the text `what`.
     pub(super) fn steps(what: &str, steps: u64) -> Self {
         let live = std::io::stderr().is_terminal() && !output::is_json();
         let target = if live { ProgressDrawTarget::term(output::terminal(), 10) } else { ProgressDrawTarget::hidden() };

@@ -15,7 +15,8 @@ use crate::settings::Settings;
 
 pub(super) struct Target {
     pub(super) settings: Settings,
-    /// Servers that the benchmark started. Dropping them ends them. `None` if the user gave nodes.
+    /// Servers that the benchmark started. They end when this value is dropped. `None` if the user
+    /// gave nodes.
     _servers: Option<Servers>,
 }
 
@@ -39,7 +40,7 @@ impl Target {
         Ok(Self { settings: unguarded(&ports, settings.transport), _servers: Some(servers) })
     }
 
-    /// Connects to the nodes. Fails if no quorum of them votes.
+    /// Connects to the nodes. Fails if no quorum of nodes votes.
     pub(super) async fn connected(&self) -> Result<Quorum, Failure> {
         let quorum = self.settings.builder()?.connect().await?;
         all_vote(&quorum, SETTLE).await;

@@ -25,7 +25,6 @@ use crate::output;
 use crate::settings::Settings;
 use crate::worker_processes;
 
-/// The lock's name.
 const LOCK: &str = "quorumlock-bench";
 /// The pause after a failure. Without this pause, workers would retry at full speed while no quorum
 /// votes.
@@ -38,7 +37,6 @@ const SLACK: Duration = Duration::from_micros(150);
 /// The report of a worker process. A process reports once when it is ready, and once at its end.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Report {
-    /// How many processes are ready.
     pub(super) ready: usize,
     /// How many critical sections each worker began in the window.
     pub(super) workers: Vec<u64>,
@@ -46,7 +44,6 @@ pub(crate) struct Report {
     pub(super) latencies: Histogram,
     /// How many locks ended before they were released.
     pub(super) lost: u64,
-    /// How many acquisitions failed.
     pub(super) failed: u64,
     /// By how much the library's counters grew in the window. Each value is a sum over the labels
     /// `quorum` and `node`. The other labels are part of the key.
@@ -205,7 +202,7 @@ async fn tell(report: &Report) -> Result<(), Failure> {
     Ok(output::say(&line).await?)
 }
 
-/// An order that the main process of the benchmark sends on standard input.
+/// An order of the benchmark's main process to this worker process.
 #[derive(Clone, Copy, Debug)]
 enum Order {
     Wait,

@@ -16,8 +16,9 @@ pub(crate) enum Bench {
     /// Measures how many locks per second one process acquires and releases, for several numbers of
     /// tasks. Uses the nodes that you give, or starts servers
     Throughput(Throughput),
-    /// Measures how long a lock takes, as a multiple of the round trip to the node that completes a
-    /// quorum. Uses the nodes that you give, or starts servers at chosen distances
+    /// Measures how long an acquisition and a release take, as multiples of the round trip to the
+    /// node that completes a quorum. Uses the nodes that you give, or starts servers at chosen
+    /// distances
     Distance(Distance),
     /// Measures how workers in several processes take turns at one lock
     Contention(Contention),

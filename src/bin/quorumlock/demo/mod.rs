@@ -1,5 +1,5 @@
-//! `quorumlock demo`: many workers in several processes contend for one lock. Halfway, a node is
-//! killed.
+//! `quorumlock demo`: many workers in several processes contend for one lock. Halfway, the demo
+//! kills one of its own servers.
 
 mod counter;
 pub(crate) mod service;
@@ -30,7 +30,6 @@ use summary::Summary;
 use view::View;
 use worker::Report;
 
-/// The lock's name.
 const LOCK: &str = "quorumlock-demo";
 const MASTERS: usize = 5;
 /// The lock's ttl. For servers that the demo starts, this is also max_ttl: a restarted node does
@@ -40,7 +39,6 @@ const TTL: Duration = Duration::from_secs(2);
 const TICK: Duration = Duration::from_millis(100);
 /// How long to wait for all nodes to vote.
 const SETTLE: Duration = Duration::from_secs(5);
-/// The node that is killed.
 const VICTIM: usize = 1;
 
 pub(crate) async fn demo(args: Demo, verbose: bool) -> Outcome {
@@ -123,7 +121,8 @@ impl Stage {
         })
     }
 
-    /// Kills a node after half of the demo's time, and restarts it after three quarters.
+    /// Kills one of the demo's own servers after half of the time, and restarts it after three
+    /// quarters.
     fn direct(&mut self, played: f64, view: &View) -> Result<(), Failure> {
         let Some(servers) = &mut self.servers else { return Ok(()) };
         if played >= 0.5 && self.killed == 0 {

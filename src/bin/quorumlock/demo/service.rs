@@ -1,4 +1,4 @@
-//! A service that works under one lock until a signal ends it. Several services, in different
+//! A service that works under one lock until a signal comes. Several services, in different
 //! regions, share the counter.
 
 use std::cell::RefCell;
@@ -63,7 +63,7 @@ pub(crate) async fn service(args: DemoService) -> Outcome {
     Ok(if report.overlaps == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Connects, and waits until a quorum of nodes votes. Acquisitions before that would fail as
+/// Connects, and waits until a quorum of nodes votes. Earlier acquisitions would fail as
 /// unavailable, and these failures would raise an alert.
 async fn voting(builder: QuorumBuilder) -> Result<Quorum, Failure> {
     let quorum = builder.connect().await?;

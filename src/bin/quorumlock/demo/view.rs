@@ -15,7 +15,6 @@ use crate::duration::show;
 use crate::output::{self, bold, green, grouped, red, table};
 use crate::status;
 
-/// The text for an empty queue.
 const NOBODY: &str = "nobody waits in the queue";
 
 pub(super) struct View {
@@ -68,7 +67,6 @@ impl View {
         }
     }
 
-    /// Removes the live view from the screen.
     pub(super) fn close(&self) {
         let _ = self.bars.clear();
     }

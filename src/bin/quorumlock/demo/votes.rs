@@ -17,7 +17,6 @@ pub(super) struct Votes {
     pub(super) missing: u64,
 }
 
-/// Votes by node.
 pub(super) type Tally = BTreeMap<String, Votes>;
 
 /// Returns the votes that were counted since the process started.

@@ -23,7 +23,6 @@ use crate::output;
 use crate::settings::Settings;
 use crate::worker_processes;
 
-/// The timeout of one acquisition.
 const TIMEOUT: Duration = Duration::from_secs(5);
 /// The pause after a failure. Without this pause, workers would retry at full speed while no quorum
 /// votes.
@@ -82,7 +81,7 @@ pub(crate) async fn worker(args: DemoWorker) -> Outcome {
 pub(super) struct Pace {
     /// How long most sections take.
     pub(super) usual: Duration,
-    /// How long one section in `one_in` takes instead.
+    /// How long one section in `one_in` takes.
     pub(super) long: Duration,
     pub(super) one_in: u64,
     /// How long a worker rests between two sections.
@@ -101,12 +100,9 @@ impl Pace {
     }
 }
 
-/// The workers of one process.
 pub(super) struct Workers<'a> {
     pub(super) quorum: &'a Quorum,
-    /// The lock's name.
     pub(super) lock: &'a str,
-    /// The counter's folder.
     pub(super) folder: &'a Path,
     pub(super) pace: Pace,
     pub(super) stop: watch::Receiver<bool>,
@@ -158,8 +154,8 @@ impl Workers<'_> {
         Ok(())
     }
 
-    /// The work under the lock. The worker first enters its critical section. If another worker is
-    /// in its section, counts an overlap.
+    /// Does the work under the lock: enters the critical section, and counts an overlap if another
+    /// worker is in its section.
     async fn section(&self, guard: &LockGuard, counter: &Counter) -> io::Result<()> {
         let inside = counter.enter()?;
         self.report.borrow_mut().overlaps += u64::from(inside.is_none());

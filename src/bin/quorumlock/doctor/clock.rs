@@ -49,8 +49,8 @@ fn left(one: &Sample, next: &Sample) -> Option<f64> {
 }
 
 /// The difference between the server's clock and this machine's clock, in seconds; negative if the
-/// server's clock is behind. This is the smallest difference that agrees with the reading that has
-/// the shortest round trip. The other readings do not count.
+/// server's clock is behind. Uses only the reading with the shortest round trip, and returns the
+/// smallest difference that this reading allows.
 pub(super) fn ahead(samples: &[Sample]) -> f64 {
     let Some(best) = samples.iter().min_by_key(|sample| sample.trip()) else { return 0.0 };
     let most = best.there.as_secs_f64() - (best.here.as_secs_f64() - best.trip().as_secs_f64());

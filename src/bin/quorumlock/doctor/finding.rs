@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 /// How much a finding matters. The worst level comes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Level {
-    /// Two clients may hold one lock, or nobody can acquire locks. This does not end by itself.
+    /// Two clients may hold one lock, or nobody can acquire locks. Neither ends without a repair.
     Unsafe,
     /// Locks are safe. But fewer faults than usual can stop them, or no quorum votes for some time.
     Warning,

@@ -9,7 +9,8 @@ use crate::output::{bold, green, milliseconds, red, yellow};
 use crate::status::word;
 
 /// The lines of the report. `all` is the number of nodes. The worst finding comes last, because a
-/// terminal shows the end of a long output. Fine findings are shown only if `verbose` is set.
+/// terminal shows the end of a long output. Findings of the level `Fine` are shown only if
+/// `verbose` is set.
 pub(super) fn lines(findings: &[Finding], all: usize, verbose: bool, columns: Option<usize>) -> Vec<String> {
     let found = findings.iter().rev().filter(|finding| verbose || finding.level != Level::Fine);
     let mut lines: Vec<_> = found.flat_map(|finding| shown(finding, all, columns)).collect();

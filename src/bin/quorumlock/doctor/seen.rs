@@ -80,7 +80,7 @@ impl Seen {
         })
     }
 
-    /// A node's master, if the master is in the list. Both show the same replication id.
+    /// A node's master, if the master is in the list. A replica shows its master's replication id.
     fn master_of(&self, node: usize) -> Option<usize> {
         let id = self.field(node, "master_replid").filter(|_| self.field(node, "role") == Some("slave"))?;
         let is_master = |&other: &usize| {
@@ -104,8 +104,7 @@ impl<'a> Node<'a> {
         self.check.as_ref().ok()
     }
 
-    /// Whether the user lacks rights to commands or keys on the node. Other faults may come from
-    /// that.
+    /// Whether the user lacks rights to commands or keys on the node. This may cause other faults.
     pub(super) fn is_limited(&self) -> bool {
         self.lacks().is_some_and(|lacks| !lacks.commands.is_empty() || lacks.keys.is_some())
     }

@@ -24,7 +24,7 @@ use crate::output::{self, Format};
 pub(crate) use program::Program;
 pub(crate) use signals::{Signals, asks_for_end, ends};
 
-/// The first argument of this executable when it is to become another program: see [`tied`].
+/// With this first argument, this executable becomes another program: see [`tied`].
 const TIED: &str = "__tied";
 /// As [`TIED`], for an executable that must write errors as JSON.
 const TIED_JSON: &str = "__tied-json";
@@ -44,8 +44,8 @@ pub(crate) fn tied(program: &OsStr) -> io::Result<Command> {
     Ok(command)
 }
 
-/// A command for this executable. On Linux, it starts this version even if the file was upgraded
-/// since this process started.
+/// A command for this executable. On Linux, the command starts this version even if the file was
+/// upgraded since this process started.
 pub(crate) fn this_executable() -> io::Result<Command> {
     if !cfg!(target_os = "linux") {
         return Ok(Command::new(std::env::current_exe()?));
@@ -75,8 +75,8 @@ pub(crate) fn become_tied(mut arguments: impl Iterator<Item = OsString>) -> Opti
     Some(ExitCode::from(if not_found { 127 } else { 126 }))
 }
 
-/// The interpreter in a script's first line, if it is missing. The kernel reports this as if the
-/// script itself were missing.
+/// The interpreter in a script's first line, if this interpreter is missing. (The kernel reports
+/// the script itself as missing.)
 fn missing_interpreter(program: &OsStr) -> Option<String> {
     let script = if program.as_bytes().contains(&b'/') { PathBuf::from(program) } else { find(program)? };
     let mut line = [0; 256];

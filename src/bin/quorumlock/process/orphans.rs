@@ -21,8 +21,8 @@ pub(super) fn reap() {
     while let Ok(Some(_)) = wait(WaitOptions::NOHANG) {}
 }
 
-/// Reaps all ended children, and calls `reaped` with each. If `child` is one of them, returns its
-/// exit status. Fails if no child is left and `child` was not among them.
+/// Reaps all ended children, and calls `reaped` with each. If this call reaps `child`, returns the
+/// exit status of `child`. Fails if no child is left, and this call did not reap `child`.
 pub(super) fn reap_with(child: Pid, mut reaped: impl FnMut(Pid)) -> io::Result<Option<ExitStatus>> {
     let mut ended = None;
     loop {
@@ -39,9 +39,8 @@ pub(super) fn reap_with(child: Pid, mut reaped: impl FnMut(Pid)) -> io::Result<O
     }
 }
 
-/// Whether this process has no children, not even ended ones that were not reaped. The kernel
-/// checks all children at one moment. So after [`adopt`], no children means that there are no
-/// descendants.
+/// Whether all children of this process have ended and were reaped. The kernel checks all children
+/// at one moment. So if this returns true after [`adopt`], this process has no descendants.
 pub(super) fn are_gone() -> bool {
     let any = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
     matches!(waitid(WaitId::All, any), Err(Errno::CHILD))

@@ -36,7 +36,7 @@ impl ProcessSet {
         descendants.members.is_empty() && !descendants.may_lack
     }
 
-    /// Reaps processes that have ended. Returns how the command itself ended, if it has.
+    /// Reaps processes that have ended. Returns how the command itself ended, if it has ended.
     pub(super) fn reap(&mut self) -> io::Result<Option<ExitStatus>> {
         let ended = orphans::reap_with(self.pid, |reaped| {
             if let Some(others) = &mut self.others {
@@ -91,8 +91,8 @@ impl ProcessSet {
         members.iter().filter(|member| refuses(member)).map(|member| member.pid).collect()
     }
 
-    /// Sends a signal to the command, or to its group if it leads one. Do not call this after the
-    /// command was reaped: another process may have got its process id.
+    /// Sends a signal to the command, or to the command's group if the command leads a group. Do
+    /// not call this after the command was reaped: another process may have got its process id.
     fn signal_command(&self, signal: Signal) -> Result<(), Errno> {
         if self.leads { kill_process_group(self.pid, signal) } else { kill_process(self.pid, signal) }
     }
@@ -140,7 +140,7 @@ impl ProcessSet {
         has(|itself| Some(itself.pid), 'D') && has(|child| child.parent, 'T')
     }
 
-    /// The living processes. If `/proc` does not show processes, only the command itself.
+    /// The living processes. If `/proc` does not show processes, returns only the command itself.
     fn descendants(&self) -> Descendants {
         let seen = self.others.as_deref().map(|others| process_tree::below(getpid(), others));
         let mut descendants = seen.unwrap_or_default();

@@ -58,7 +58,8 @@ pub(super) fn children(parent: Pid) -> Vec<Pid> {
 /// The descendants of a process, without the processes in `others` and their descendants.
 ///
 /// If `ancestor` is this process and all processes could be read, only a process that was started
-/// during the scan can be missing: ended children stay in `/proc` until this process reaps them.
+/// during the scan can be missing. The reason is that ended children stay in `/proc` until this
+/// process reaps them.
 pub(super) fn below(ancestor: Pid, others: &[Pid]) -> Descendants {
     let (all, whole) = seen(names, member);
     descent((&all, whole), ancestor, others)
@@ -141,7 +142,8 @@ fn names() -> io::Result<Vec<Pid>> {
     Ok(names)
 }
 
-/// Reads one process. `None` if it is gone, or belongs to another user and is hidden (`hidepid`).
+/// Reads one process. `None` if the process is gone, or belongs to another user and is hidden
+/// (`hidepid`).
 fn member(pid: Pid) -> io::Result<Option<Member>> {
     let stat = match stat(&pid.to_string()) {
         Err(error) if is_hidden(&error) => return Ok(None),

@@ -125,8 +125,7 @@ impl Program {
         self.processes.signal_telling(&[Signal::TERM, Signal::CONT])
     }
 
-    /// Waits until the command has ended. While it waits, it may suspend this process: see
-    /// [`Suspension`].
+    /// Waits until the command has ended. Meanwhile, may suspend this process: see [`Suspension`].
     ///
     /// # Cancel safety
     /// Safe.
@@ -207,7 +206,7 @@ impl Program {
         matches!(self.end_request, EndRequest::Yes { .. })
     }
 
-    /// Reaps processes that have ended. Returns how the command itself ended, if it has.
+    /// Reaps processes that have ended. Returns how the command itself ended, if it has ended.
     fn look(&mut self) -> io::Result<Option<ExitStatus>> {
         let lived = !self.has_ended();
         let ended = self.processes.reap()?;

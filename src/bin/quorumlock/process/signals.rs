@@ -28,8 +28,8 @@ const UNHEARD: [Signal; 9] = [
 /// Signals by which people and supervisors ask a program to end. Other signals may be messages:
 /// SIGHUP often means that a program should read its configuration again.
 const ASKING: [Signal; 3] = [Signal::INT, Signal::QUIT, Signal::TERM];
-/// Stop signals. A terminal sends them because of a key, or if a background process uses the
-/// terminal.
+/// Stop signals. A terminal sends these signals because of a key, or if a background process uses
+/// the terminal.
 const STOPPING: [Signal; 3] = [Signal::TSTP, Signal::TTIN, Signal::TTOU];
 
 /// The signals that this value catches. A caught signal has no other effect on this process.
@@ -39,14 +39,14 @@ impl Signals {
     /// Catches all signals except those in [`UNHEARD`]. Signals that were ignored when this process
     /// started stay ignored, except SIGCHLD.
     ///
-    /// If several signals have come, `next` returns SIGCONT last: their order is unknown, and the
-    /// command would stay stopped if it got a stop signal after SIGCONT.
+    /// If several signals have come, `next` returns SIGCONT last, because their order is unknown. A
+    /// command that got a stop signal after SIGCONT would stay stopped.
     pub(crate) fn all() -> Result<Self, Failure> {
         let others = (1..=LAST).filter_map(known).filter(|signal| !UNHEARD.contains(signal) && *signal != Signal::CONT);
         Self::of(others.chain([Signal::CONT]))
     }
 
-    /// Catches the signals that ask this process to end. SIGHUP is one of them here.
+    /// Catches the signals that ask this process to end, including SIGHUP.
     pub(crate) fn ending() -> Result<Self, Failure> {
         Self::of([Signal::INT, Signal::TERM, Signal::HUP, Signal::QUIT])
     }
@@ -108,8 +108,8 @@ fn real_time(_: i32) -> Option<Signal> {
     None
 }
 
-/// Whether a signal may ask a program to end: the signal ends a program that does not handle it.
-/// SIGUSR1 and SIGUSR2 do not count: they end such a program, too, but are meant as messages.
+/// Whether a signal may ask a program to end: by default, such a signal ends a program. SIGUSR1 and
+/// SIGUSR2 do not count: they also end a program by default, but are meant as messages.
 pub(crate) fn ends(signal: Signal) -> bool {
     !stops(signal) && ![Signal::USR1, Signal::USR2, Signal::CONT, Signal::CHILD].contains(&signal)
 }

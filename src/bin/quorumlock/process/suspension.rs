@@ -27,7 +27,7 @@ enum OwnStop {
     #[default]
     No,
     Since(Instant),
-    /// This process has stopped together with the command already.
+    /// This process has stopped together with the command.
     Followed,
 }
 
@@ -70,7 +70,8 @@ impl Suspension {
         }
     }
 
-    /// Stores that this process stops now. It stops only once for each stop of the command.
+    /// Stores that this process stops now. This process stops only once for each stop of the
+    /// command.
     pub(super) fn followed(&mut self) {
         *self = Self { requested: None, own_stop: OwnStop::Followed };
     }

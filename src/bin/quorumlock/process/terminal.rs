@@ -15,8 +15,8 @@ pub(super) fn exists() -> bool {
 }
 
 /// Whether the terminal sends this signal to all processes of our group: because of a key, or
-/// because the group uses the terminal in the background. This is true even if another process sent
-/// the signal to this process alone: the two cases look the same.
+/// because the group uses the terminal in the background. Also true if another process sent the
+/// signal to this process alone: the two cases look the same.
 pub(super) fn sends(signal: Signal) -> bool {
     let by_key = [Signal::INT, Signal::QUIT, Signal::TSTP].contains(&signal) && reaches_us();
     by_key || [Signal::TTIN, Signal::TTOU].contains(&signal)

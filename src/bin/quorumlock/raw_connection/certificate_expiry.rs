@@ -1,5 +1,5 @@
 //! How long this client's own certificate and its trusted authorities are valid. This module parses
-//! them, because rustls verifies only certificates of servers.
+//! these certificates, because rustls verifies only certificates of servers.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

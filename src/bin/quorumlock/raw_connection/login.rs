@@ -55,8 +55,8 @@ impl Open {
         for words in target.greeting() {
             let reply = open.connection.ask(&words).map_err(|error| Failed::asking(target, &error))?;
             match reply {
-                // This is no failure. The library logs in with HELLO, and a server without a
-                // password accepts any password in HELLO.
+                // An unneeded password is no failure. The library logs in with HELLO, and a server
+                // without a password accepts any password in HELLO.
                 Reply::Refused(why) if Login::refused(&why) == Some(Login::Unwanted) => open.unguarded = true,
                 Reply::Refused(why) => return Err(Failed::refused(words[0], why)),
                 _ => {}

@@ -1,5 +1,5 @@
 //! Connections that `quorumlock` opens itself, besides the library's connections. The Redis
-//! commands that it sends over these connections change no data.
+//! commands on these connections change no data.
 
 pub(crate) mod certificate_expiry;
 pub(crate) mod connection;

@@ -16,7 +16,7 @@ pub(crate) enum Place {
     Unix(PathBuf),
 }
 
-/// A node's address. It does not implement Debug, because it may contain a password.
+/// A node's address. This type has no `Debug`, because an address may contain a password.
 #[derive(Clone)]
 pub(crate) struct Target {
     pub(crate) place: Place,

@@ -45,7 +45,7 @@ fn days(verifier: &dyn ServerCertVerifier, chain: &[CertificateDer<'_>], name: &
 }
 
 /// The largest number up to `most` for which `holds` is true; 0 if there is none. `holds` must be
-/// true up to that number, and false above it.
+/// true up to the result, and false above.
 fn last(most: u32, holds: impl Fn(u32) -> bool) -> u32 {
     let (mut low, mut high) = (0, most + 1);
     while high - low > 1 {

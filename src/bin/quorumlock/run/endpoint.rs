@@ -49,8 +49,12 @@ impl Endpoint {
 
     /// Answers requests until this process ends.
     pub(super) fn serve(listener: TcpListener, quorum: Quorum, name: &str) -> Arc<Self> {
-        let endpoint =
-            Arc::new(Self { quorum, name: name.to_owned(), held: Mutex::default(), seen: tokio::sync::Mutex::default() });
+        let endpoint = Arc::new(Self {
+            quorum,
+            name: name.to_owned(),
+            held: Mutex::default(),
+            seen: tokio::sync::Mutex::default(),
+        });
         tokio::spawn(endpoint.clone().accept(listener));
         endpoint
     }
@@ -118,7 +122,8 @@ impl Endpoint {
         match &*seen {
             Some((at, leader)) if at.elapsed() < FRESH => leader.clone(),
             _ => {
-                let leader = self.quorum.inspect(&self.name).await.map_or(Leadership::Unknown, |it| Leadership::of(&it));
+                let leader =
+                    self.quorum.inspect(&self.name).await.map_or(Leadership::Unknown, |it| Leadership::of(&it));
                 *seen = Some((Instant::now(), leader.clone()));
                 leader
             }

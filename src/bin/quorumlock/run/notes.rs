@@ -26,7 +26,7 @@ const LOOK: Duration = Duration::from_millis(50);
 pub(super) async fn while_waiting(args: &Run, wait: Wait, quorum: &Quorum) -> Infallible {
     let began = Instant::now();
     // `votes` is whether a quorum votes, as the last note said. `changed` is the time since when
-    // this is no longer true.
+    // `votes` is wrong.
     let (mut is_noted, mut votes, mut changed) = (false, true, None);
     loop {
         // A wait may last for hours, so look less often once the first note is written.

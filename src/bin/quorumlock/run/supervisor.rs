@@ -22,11 +22,10 @@ const LOOK: Duration = Duration::from_millis(500);
 /// If the command, or a process that it started, still runs this long after a signal that asks for
 /// the command's end, a note says so.
 const SILENCE: Duration = Duration::from_secs(2);
-/// SIGKILL is sent this long before the validity or the grace ends, whichever is earlier. If a
-/// quarter of the grace is shorter than this time, SIGKILL is sent a quarter of the grace before
-/// that end.
+/// SIGKILL is sent this long before the deadline, or a quarter of the grace before, if that is
+/// shorter. The deadline is the end of the validity or of the grace, whichever is earlier.
 const MARGIN: Duration = Duration::from_millis(500);
-/// How long to wait at least for killed processes to end, even if the validity ends before.
+/// The least time to wait for killed processes to end, even if the validity ends earlier.
 const DYING: Duration = Duration::from_secs(5);
 
 /// How a command under a lock ended.
@@ -39,15 +38,16 @@ pub(super) enum Ended {
     /// The command was stopped, because the lock was lost or was about to end.
     Stopped {
         how: String,
-        /// Whether not to run the command again: a signal asked it to end, or a process still runs.
+        /// Whether `--again` has no effect: a signal asked the command to end, or one of its
+        /// processes still runs.
         for_good: bool,
     },
 }
 
 pub(super) struct Supervisor {
     pub(super) lease: View,
-    /// The command is stopped when only this much validity is left. Processes that go on after the
-    /// command has ended by a signal also have this time to end.
+    /// The command is stopped when only this much validity is left. If a signal has ended the
+    /// command, the processes that it started also have this time to end.
     pub(super) grace: Duration,
 }
 
@@ -98,8 +98,8 @@ impl Supervisor {
         Ok(Ended::Stopped { how, for_good: asked || goes_on })
     }
 
-    /// Writes a note if a renewal has failed, and if one has succeeded after that. `left` is the
-    /// time until the command gets SIGTERM.
+    /// Writes a note when renewals begin to fail, and when they succeed again. `left` is the time
+    /// until the command gets SIGTERM.
     fn note_renewals(&self, is_failing: &mut bool, left: Duration) {
         let mut reports = self.lease.failed_renewal();
         let nodes = reports.len();
@@ -128,8 +128,8 @@ impl Supervisor {
 
     /// Ends the command before the validity ends, and before the grace is over. Sends SIGTERM now,
     /// and SIGKILL shortly before the earlier of these two times. If processes do not end by
-    /// SIGKILL, keeps trying and keeps the lock, until the lock is lost, `end` has passed, and
-    /// [`DYING`] is over. Returns how the command ended, and whether some process still runs.
+    /// SIGKILL, keeps trying and keeps the lock. Gives up only when the lock is lost, and `end` and
+    /// [`DYING`] are over. Returns how the command ended, and whether some process still runs.
     async fn stop(&self, program: &mut Program, end: Instant, why: &str) -> (String, bool) {
         let deadline = end.min(Instant::now() + self.grace);
         let kill = deadline.checked_sub(MARGIN.min(self.grace / 4)).unwrap_or(deadline);

@@ -20,39 +20,41 @@ use super::terms::{ClientId, Peer, Terms};
 use crate::held_lock::{Held, View};
 use crate::settings::Settings;
 
-/// How many connections may be refused at a time, with an answer. Further ones are closed at once.
+/// How many connections are refused with an answer at a time. Further connections are closed
+/// without an answer.
 const REFUSALS: usize = 64;
-/// How many inspections of names run at a time. Further ones wait: each asks all nodes.
+/// How many inspections of names run at a time. Further inspections wait, because each asks all
+/// nodes.
 const INSPECTIONS: usize = 32;
-/// The number of a connection that is not in the table.
+/// The id of connections that are not in the table.
 const OUTSIDE: ClientId = 0;
 
 pub(super) struct Agent {
     pub(super) quorum: Quorum,
     pub(super) settings: Settings,
     pub(super) metrics: PrometheusHandle,
-    /// The ttl of a lock whose client asks for none.
+    /// The ttl of a lock whose client gave none.
     pub(super) ttl: Duration,
     table: Mutex<Table<Holding>>,
     waiting: AtomicUsize,
-    /// Releases that are under way.
+    /// How many releases are under way.
     releasing: AtomicUsize,
     runtime: Handle,
     meters: Meters,
-    /// One for each connection that is being refused.
+    /// A permit for each connection that is being refused.
     pub(super) refusals: Semaphore,
     inspections: Semaphore,
-    /// Is notified when a lock must be looked at before all others.
+    /// Notifies `end_lapsed` that it must check a lock before all others.
     earlier: Notify,
-    /// Is notified when a lock or a connection has left the table, and when a release has ended.
+    /// Notifies `until` that a lock or a connection has left the table, or that a release has
+    /// ended.
     left: Notify,
-    /// No more locks are taken.
+    /// Is cancelled when the agent grants no more locks.
     pub(super) stopping: CancellationToken,
-    /// No client may use its locks any more.
+    /// Is cancelled when clients may no longer use their locks.
     pub(super) stopped: CancellationToken,
 }
 
-/// An agent for tests.
 #[cfg(test)]
 impl Agent {
     pub(super) fn of_memory() -> Arc<Self> {
@@ -97,7 +99,8 @@ impl Agent {
         }
     }
 
-    /// Calls nothing that may panic or block: requests share the table.
+    /// While you hold this guard, call nothing that may panic or block: all requests share the
+    /// table.
     pub(super) fn table(&self) -> MutexGuard<'_, Table<Holding>> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -114,13 +117,13 @@ impl Agent {
         Ok(Client::new(self, id, peer, port))
     }
 
-    /// A connection that has no place in the table. It cannot have locks of its own.
+    /// Makes a connection that is not in the table, so it cannot have locks of its own.
     pub(super) fn outside(self: &Arc<Self>, peer: Peer, port: Option<u16>) -> Client {
         Client::new(self, OUTSIDE, peer, port)
     }
 
-    /// The agent closes this connection, or is about to. The client may go on with its locks until
-    /// the deadlines in its answers, so these locks stay until then.
+    /// Notes that the agent closes this connection, or is about to. Its locks stay until the last
+    /// deadlines in the answers to the client, because the client may work until these deadlines.
     pub(super) fn cut(&self, client: ClientId) {
         self.table().cut(client, Instant::now());
         self.earlier.notify_one();
@@ -141,12 +144,13 @@ impl Agent {
         Ok(StreamPlace { agent: self.clone(), uid: peer.uid })
     }
 
-    /// Waits for a place for an inspection. (The semaphore is never closed, so this is no error.)
+    /// Waits until an inspection may run. (Never returns `None`, because nobody closes the
+    /// semaphore.)
     pub(super) async fn inspection(&self) -> Option<SemaphorePermit<'_>> {
         self.inspections.acquire().await.ok()
     }
 
-    /// What the nodes store about a name.
+    /// The nodes' reports about a name.
     pub(super) async fn inspect(&self, name: &str) -> Result<Inspected, Error> {
         let _one = self.inspection().await;
         self.quorum.inspect(name).await
@@ -163,20 +167,20 @@ impl Agent {
         self.waiting.load(Ordering::Relaxed)
     }
 
-    /// Shows in the metrics how much is in the table.
+    /// Sets the gauges to the sizes of the table.
     fn show_sizes(&self) {
         let sizes = self.sizes();
         self.meters.clients.set(sizes.clients as f64);
         self.meters.locks.set(sizes.locks as f64);
     }
 
-    /// Locks or connections have left the table.
+    /// Call this after locks or connections have left the table.
     fn have_left(&self) {
         self.show_sizes();
         self.left.notify_waiters();
     }
 
-    /// Releases a lock. The release goes on if the caller goes away.
+    /// Releases a lock. The release goes on even if the caller drops the returned handle.
     pub(super) fn release(self: &Arc<Self>, held: Held, undo: bool) -> JoinHandle<Result<Released, Error>> {
         let releasing = Releasing::new(self.clone());
         self.runtime.spawn(async move {
@@ -196,12 +200,12 @@ impl Agent {
         self.have_left();
     }
 
-    /// Gives the lock to its owner, the connection or the time to keep it. Nothing else may happen
-    /// between the acquisition and this call: until then, a closed connection drops the lock. Gives
-    /// the lock back if the connection was closed, or if the agent has stopped.
+    /// Adds the lock to the table. Call this right after the acquisition, without an `await`
+    /// before: until this call, a closed connection drops the lock. Returns the lock if its
+    /// connection was closed, or if the agent has stopped.
     pub(super) fn hold(&self, terms: Terms, places: usize, holding: Holding) -> Result<Uuid, Holding> {
         let id = uuid::Builder::from_random_bytes(rand::random()).into_uuid();
-        // The table must not be locked in what follows.
+        // This statement unlocks the table again: `show_sizes` locks it anew.
         let added = self.table().add(id, terms, places, holding, Instant::now());
         if added? {
             self.earlier.notify_one();
@@ -210,15 +214,15 @@ impl Agent {
         Ok(id)
     }
 
-    /// A view of the lock, and the token that is cancelled when the agent has ended the lock.
+    /// A view of the lock, and a token that is cancelled when the lock leaves the table.
     pub(super) fn view(&self, id: Uuid, peer: Peer) -> Result<(View, CancellationToken), Refusal> {
         let mut table = self.table();
         let entry = table.find(id, peer, Instant::now())?;
         Ok((entry.guard.held.view(), entry.ended.clone()))
     }
 
-    /// Calls `each` with the lock and with the time for which its client may work, counted from
-    /// the request's arrival. If the lock is `kept`, its time begins anew. Fails if the lock was lost.
+    /// Calls `each` with the lock and with the time for which its client may work, counted from the
+    /// request's arrival. If `kept` is set, `keep_ms` begins anew. Fails if the lock was lost.
     pub(super) fn with_lock<T>(
         &self,
         id: Uuid,
@@ -242,19 +246,18 @@ impl Agent {
         Ok(each(&entry.guard, until))
     }
 
-    /// From now on, the lock takes up so many places at least.
+    /// From now on, the lock takes up at least `places` places.
     pub(super) fn grow(&self, id: Uuid, places: usize) -> Result<(), Refusal> {
         Ok(self.table().grow(id, places)?)
     }
 
-    /// Removes the lock from the table. The caller releases it.
+    /// Removes the lock from the table. The caller must release the lock.
     pub(super) fn take(&self, id: Uuid, peer: Peer) -> Result<Entry<Holding>, Refusal> {
         let entry = self.table().take(id, peer)?;
         self.have_left();
         Ok(entry)
     }
 
-    /// Ends locks whose time is over. Never returns.
     pub(super) async fn end_lapsed(self: &Arc<Self>) {
         loop {
             let (ended, next) = self.table().lapse(Instant::now(), Holding::lost);
@@ -308,14 +311,13 @@ impl Holding {
     }
 }
 
-/// Why the lock was lost. The caller knows that it was.
+/// Why the lock was lost. Call this only for a lost lock.
 pub(super) fn lost(view: &View) -> LostReason {
     use futures::FutureExt;
-    // tokio would let a task wait that has been busy for long.
+    // Without `unconstrained`, Tokio may let a busy task wait, although the loss is known.
     unconstrained(view.lost()).now_or_never().unwrap_or(LostReason::Expired)
 }
 
-/// A connection.
 pub(super) struct Client {
     pub(super) agent: Arc<Agent>,
     pub(super) id: ClientId,
@@ -341,7 +343,6 @@ impl Drop for Client {
     }
 }
 
-/// Reserved places for a lock.
 pub(super) struct Reserved<'a> {
     agent: &'a Agent,
     uid: Option<u32>,
@@ -355,7 +356,6 @@ impl Drop for Reserved<'_> {
     }
 }
 
-/// A reserved place for a stream of events.
 pub(super) struct StreamPlace {
     agent: Arc<Agent>,
     uid: Option<u32>,
@@ -367,7 +367,7 @@ impl Drop for StreamPlace {
     }
 }
 
-/// A release that is under way. It is also over if it panics.
+/// Counts a release as under way until this value is dropped. A panic drops this value, too.
 struct Releasing(Arc<Agent>);
 
 impl Releasing {
@@ -384,7 +384,6 @@ impl Drop for Releasing {
     }
 }
 
-/// A request that waits.
 pub(super) struct Waiting<'a>(&'a Agent);
 
 impl Drop for Waiting<'_> {
@@ -409,7 +408,7 @@ struct Meters {
 const ENDED: &str = "quorumlock_agent_locks_ended_total";
 
 impl Meters {
-    /// Call this after the recorder has started.
+    /// Call this after the recorder was installed: meters that exist before have no effect.
     fn new() -> Self {
         describe_gauge!("quorumlock_agent_clients", "Connections of clients to the agent.");
         describe_gauge!("quorumlock_agent_locks", "Locks that the agent holds for clients.");

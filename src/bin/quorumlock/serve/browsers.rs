@@ -1,4 +1,4 @@
-//! Over TCP, web pages could reach the agent through a browser on this host. Refuses their requests.
+//! Refuses requests of web pages, which could reach the agent's TCP port through a local browser.
 
 use std::net::IpAddr;
 
@@ -6,11 +6,12 @@ use hyper::header::{HOST, HeaderMap, HeaderValue, ORIGIN};
 
 use super::errors::Refusal;
 
-/// Browsers send this header, which says from where they got the page.
+/// By this header, browsers say where a request comes from: `none` if no page made the request.
 const FETCH_SITE: &str = "sec-fetch-site";
 
-/// Refuses requests of web pages: a browser on this host must not take locks. A page whose name
-/// points to this host (DNS rebinding) has another `Host`, and its requests may have no `Origin`.
+/// Refuses requests of web pages, so that web pages cannot take locks. If the domain of a page
+/// resolves to this host (DNS rebinding), its requests may have no `Origin`, but have another
+/// `Host`.
 pub(super) fn check(headers: &HeaderMap, port: u16) -> Result<(), Refusal> {
     let mut hosts = headers.get_all(HOST).iter().map(HeaderValue::to_str);
     let (Some(Ok(host)), None) = (hosts.next(), hosts.next()) else { return Err(Refusal::of_another_host(port)) };

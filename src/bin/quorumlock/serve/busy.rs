@@ -1,4 +1,4 @@
-//! Counts the requests of a connection: whether one is being answered, and since when none is.
+//! Counts the requests of a connection, and measures for how long the connection is idle.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -17,7 +17,7 @@ impl Requests {
         Self(Mutex::new(State { begun: 0, busy: 0, since: Instant::now() }))
     }
 
-    /// A request has come. It is being answered until the returned value is dropped.
+    /// Counts a request. The request is being answered until the returned value is dropped.
     pub(super) fn begin(self: &Arc<Self>) -> Busy {
         let mut state = self.state();
         state.begun += 1;
@@ -31,7 +31,7 @@ impl Requests {
         (state.busy == 0).then_some(state.begun)
     }
 
-    /// For how long no request was being answered.
+    /// For how long the connection has been idle.
     pub(super) fn idle(&self) -> Duration {
         let state = self.state();
         if state.busy > 0 { Duration::ZERO } else { state.since.elapsed() }
@@ -42,7 +42,6 @@ impl Requests {
     }
 }
 
-/// A request that is being answered.
 pub(super) struct Busy(Arc<Requests>);
 
 impl Drop for Busy {

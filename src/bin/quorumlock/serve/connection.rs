@@ -24,17 +24,18 @@ use super::stream::{Reader, Reading, Socket, Writing};
 const IDLE: Duration = Duration::from_secs(600);
 /// The longest head of a request.
 const HEAD: usize = 64 * 1024;
-/// How long a client that is not let in has for its request, and for the answer.
+/// How long a refused connection may last: the client sends one request, and reads the answer.
 const REFUSAL: Duration = Duration::from_secs(3);
 
-/// Serves a connection until it is closed. If the client has closed it, its locks are released.
+/// Serves a connection until it is closed. If the client closes it, the client's locks are
+/// released.
 pub(super) async fn serve(agent: Arc<Agent>, socket: Socket) {
     let (peer, port) = match socket.sides() {
         Ok(sides) => sides,
         Err(error) => return tracing::warn!(%error, "a connection was refused: its client is unknown"),
     };
     tracing::debug!(uid = peer.uid, pid = peer.pid, "a client has connected");
-    // Dropped at last, whatever happens: this releases the locks.
+    // The end of this function drops `client`, which releases the locks.
     let client = match agent.enter(peer, port) {
         Ok(client) => client,
         Err(refusal) => return refuse(&agent.outside(peer, port), socket, &refusal).await,
@@ -51,8 +52,8 @@ pub(super) async fn serve(agent: Arc<Agent>, socket: Socket) {
     if reading.is_over() {
         return;
     }
-    // The agent closes the connection. The client may still work with its locks, and may close its
-    // side without letting go of them.
+    // Now the agent closes the connection. The client may go on with its locks, so a close of its
+    // side must not release them.
     agent.cut(client.id);
     if agent.table().locks_of(client.id) > 0 {
         reading.closed().await;
@@ -81,8 +82,8 @@ async fn answer_requests(client: &Client, reading: Arc<Reading>, writing: Writin
     }
 }
 
-/// Tells a client that there are too many, unless too many are being told so. A release is carried
-/// out all the same: it makes room, and the client may have no other way to say that a job failed.
+/// Refuses a connection with an answer, or without one if too many are being refused. Still carries
+/// out a `DELETE`: it makes room, and the client may have no other way to report a failed job.
 async fn refuse(client: &Client, socket: Socket, refusal: &Refusal) {
     let Ok(_one) = client.agent.refusals.try_acquire() else { return };
     let (reading, writing) = socket.split();

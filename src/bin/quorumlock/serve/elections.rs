@@ -1,4 +1,4 @@
-//! Who leads: an answer, and a stream of server-sent events.
+//! Reports who leads, in one answer or as a stream of server-sent events.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -20,8 +20,8 @@ use super::locks::Answer;
 use super::terms::Peer;
 use crate::leadership::{Leader, Leadership, UNKNOWN};
 
-/// How often a stream of events asks whether anybody leads, and writes something, so that both
-/// sides notice a connection that has gone.
+/// How often a stream asks the nodes who leads. The stream then writes at least a comment, so that
+/// both sides notice a broken connection.
 const PULSE: Duration = Duration::from_secs(15);
 const COMMENT: &str = ": the agent lives\n\n";
 
@@ -52,11 +52,12 @@ struct Sent {
 }
 
 impl Sent {
-    /// The event for a state that was seen, unless it is known. The stream of leaders is never
-    /// behind what an inspection shows: an older leader is not sent again.
+    /// The event for an observed state. `None` if the state has not changed, or if a later leader
+    /// was sent before. (Inspections may lag behind the library's stream of leaders, or the
+    /// reverse.)
     fn event(&mut self, state: Leadership) -> Option<String> {
         if let Leadership::Leader(leader) = &state {
-            // A plain lock may have the name now: it has no token here.
+            // A token of 0 is that of a plain lock, so this holder is not an older leader.
             if (1..self.token).contains(&leader.token) {
                 return None;
             }
@@ -102,7 +103,7 @@ struct Following {
 }
 
 impl Following {
-    /// The next text to send. `None` when the agent stops.
+    /// The next text to send. `None` if the agent stops, or cannot ask the nodes any more.
     async fn next(&mut self) -> Option<String> {
         let stopping = self.agent.stopping.clone();
         stopping.run_until_cancelled(self.event()).await?

@@ -1,4 +1,4 @@
-//! The answers of the agent that are no success: a status, a word for programs, and a message.
+//! The agent's answers to failed requests: a status, a word for programs, and a message.
 
 use hyper::StatusCode;
 use quorumlock::{Error, ErrorKind, LostReason};
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::table::{Missing, TooMany};
 use super::terms::Ended;
 
-/// What the library says of its process, and what this means to a client of the agent.
+/// Texts of the library about its own process, each with the text for clients of the agent.
 const OF_THIS_PROCESS: [(&str, &str); 3] = [
     ("this process itself holds it", "a client of this agent holds it"),
     ("other callers in this process come before this caller", "other clients of this agent come first"),
@@ -18,8 +18,8 @@ const OF_THIS_PROCESS: [(&str, &str); 3] = [
 pub(super) struct Refusal {
     pub(super) status: StatusCode,
     pub(super) body: Value,
-    /// Whether the agent closes the connection after this answer, since the rest of the request is
-    /// still on its way.
+    /// Whether the agent closes the connection after this answer, because it has not read the rest
+    /// of the request.
     pub(super) closes: bool,
 }
 
@@ -28,7 +28,6 @@ impl Refusal {
         Self { status, body: json!({ "error": error, "message": message }), closes: false }
     }
 
-    /// Adds a field to the answer.
     pub(super) fn with(mut self, field: &str, value: Option<Value>) -> Self {
         if let Some(value) = value {
             self.body[field] = value;
@@ -44,12 +43,10 @@ impl Refusal {
         Self::new(StatusCode::BAD_REQUEST, "invalid", message)
     }
 
-    /// Others hold the lock.
     pub(super) fn held(message: &str) -> Self {
         Self::new(StatusCode::CONFLICT, "held", message)
     }
 
-    /// The job was done in this period.
     pub(super) fn done(name: &str) -> Self {
         let message = format!("{name:?} was done in this period already, or is being done");
         Self::new(StatusCode::CONFLICT, "done", &message)
@@ -102,7 +99,8 @@ impl Refusal {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", "the agent failed; its log says how")
     }
 
-    /// A connection too many: there is no request yet, so 429 would be wrong.
+    /// Refuses a connection. The status is 503, because 429 is about requests, and none has come
+    /// yet.
     pub(super) fn no_room(bound: TooMany) -> Self {
         Self { status: StatusCode::SERVICE_UNAVAILABLE, ..bound.into() }
     }

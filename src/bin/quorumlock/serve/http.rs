@@ -1,4 +1,4 @@
-//! Requests and answers: which path and method means what.
+//! Routes HTTP requests by path and method, and makes the answers.
 
 use std::convert::Infallible;
 use std::panic::AssertUnwindSafe;
@@ -36,7 +36,7 @@ const SLOWEST_BODY: Duration = Duration::from_secs(10);
 
 pub(super) type Body = UnsyncBoxBody<Bytes, Infallible>;
 
-/// What a request wants.
+/// The operation that a request asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Want {
     Lock,
@@ -86,18 +86,17 @@ static ROUTES: [Route; 12] = {
 };
 
 impl Route {
-    /// The statuses of all answers.
     fn all_statuses(&self) -> Vec<u16> {
         [self.statuses, &ANY].concat()
     }
 }
 
-/// The path has other methods: their names.
+/// The methods of a path that does not have the request's method.
 #[derive(Debug, PartialEq, Eq)]
 struct OtherMethods(Vec<String>);
 
 /// Finds what a request wants, and the parameters in its path; `Ok(None)` if there is no such path.
-/// HEAD is as GET: hyper leaves the body out.
+/// HEAD counts as GET: hyper leaves out the body of the answer.
 fn routed(method: &Method, path: &str) -> Result<Option<(&'static Route, Vec<String>)>, OtherMethods> {
     let method = if method == Method::HEAD { &Method::GET } else { method };
     let mut others = Vec::new();
@@ -127,7 +126,7 @@ fn matched(form: &str, path: &str) -> Option<Vec<String>> {
     }
 }
 
-/// Answers a request. A panic is an answer, too: the connection and its locks stay.
+/// Answers a request. Answers 500 after a panic, so the connection and its locks stay.
 pub(super) async fn answer(
     client: &Client,
     requests: &Arc<Requests>,
@@ -142,11 +141,12 @@ async fn answered(client: &Client, busy: Busy, request: Request<Incoming>) -> Re
     let arrival = Instant::now();
     let (head, body) = request.into_parts();
     let call = Call { client, arrival, stays_open: stays_open(head.version, &head.headers) };
-    // Before the answer: a client may close its side as soon as it has the answer.
+    // Cut the connection before the answer: the client may close its side once it has the answer.
     if !call.stays_open {
         client.agent.cut(client.id);
     }
-    // Before all answers: hyper closes a connection if it has an answer before the whole body.
+    // Read the body before any answer: hyper closes the connection if the answer comes before the
+    // whole body.
     let body = match whole(body).await {
         Ok(body) => body,
         Err(refusal) => {
@@ -172,7 +172,7 @@ async fn answered(client: &Client, busy: Busy, request: Request<Incoming>) -> Re
     response
 }
 
-/// Does what a request wants. `busy` lives as long as the answer is being made.
+/// Carries out a request. `busy` is dropped with the answer, or at the end of a stream of events.
 async fn carried_out(
     want: Want,
     mut parameters: Vec<String>,
@@ -236,13 +236,13 @@ fn name(parameters: &mut Vec<String>) -> String {
     if parameters.is_empty() { String::new() } else { parameters.remove(0) }
 }
 
-/// The last parameter as an id. A text that is no id is an unknown one.
+/// The last parameter as an id. A text that is no UUID counts as an unknown id.
 fn id(parameters: &mut Vec<String>) -> Result<Uuid, Refusal> {
     let id = parameters.pop().and_then(|text| Uuid::parse_str(&text).ok());
     id.ok_or_else(|| Missing::Unknown.into())
 }
 
-/// The parameters behind the path.
+/// The query parameters of a request.
 struct Query<'a>(Vec<(&'a str, &'a str)>);
 
 impl<'a> Query<'a> {
@@ -251,7 +251,7 @@ impl<'a> Query<'a> {
         Self(pairs.map(|pair| pair.split_once('=').unwrap_or((pair, ""))).collect())
     }
 
-    /// The value of the only parameter. Other parameters are mistakes.
+    /// The value of the parameter `known`. Fails if there are other parameters.
     fn only(&self, known: &str) -> Result<Option<&str>, Refusal> {
         match *self.0 {
             [] => Ok(None),

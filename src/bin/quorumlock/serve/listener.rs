@@ -20,19 +20,18 @@ use super::stream::Socket;
 use crate::cli::Serve;
 use crate::failure::Failure;
 
-/// The pause after a failed accept, as when no file descriptor is left.
+/// The pause after a failed accept, for example because no file descriptor is left.
 const PAUSE: Duration = Duration::from_millis(100);
-/// The mode of the socket's file: for its owner, or also for the group.
+/// The modes of the socket's file: only its owner may connect, or also its group.
 const OWN: u32 = 0o600;
 const WITH_GROUP: u32 = 0o660;
 
-/// A socket on which the agent listens.
 pub(super) enum Listener {
     Unix(UnixListener),
     Tcp(TcpListener),
 }
 
-/// All sockets, and the file that this agent has made.
+/// All sockets, and the socket's file if this agent has made one.
 pub(super) struct Listeners {
     pub(super) all: Vec<Listener>,
     /// The addresses, for people.
@@ -42,7 +41,6 @@ pub(super) struct Listeners {
 }
 
 impl Listener {
-    /// Waits for the next connection.
     pub(super) async fn accept(&self) -> Socket {
         loop {
             let accepted = match self {
@@ -61,8 +59,8 @@ impl Listener {
 }
 
 impl Listeners {
-    /// Opens the sockets of the options, and takes those of systemd. Without any of these, opens the
-    /// default socket.
+    /// Opens the sockets that the options name, and takes the sockets of systemd. If there are
+    /// none, opens the default socket.
     pub(super) async fn open(args: &Serve) -> Result<Self, Failure> {
         let mut listeners = Self::of_systemd()?;
         if let Some(address) = &args.listen {
@@ -97,7 +95,7 @@ impl Listeners {
         let socket = std::net::TcpListener::bind(address).map_err(failed)?;
         socket.set_nonblocking(true)?;
         let socket = TcpListener::from_std(socket).map_err(failed)?;
-        // Port 0 means any free port: show which one it is.
+        // Port 0 means any free port, so show the port that was chosen.
         self.shown.push(format!("http://{}", socket.local_addr()?));
         self.all.push(Listener::Tcp(socket));
         Ok(())
@@ -117,28 +115,27 @@ impl Listeners {
         Ok(())
     }
 
-    /// Removes the file of the socket.
     pub(super) fn close(self) {
         drop(self.file);
     }
 }
 
-/// The file of a socket, and the file whose lock says that an agent has this socket.
+/// The file of a socket, and its lock file. An agent locks the lock file while it uses the socket.
 struct SocketFile {
     path: PathBuf,
     _lock: File,
 }
 
 impl SocketFile {
-    /// Binds a socket which nobody but this user can use yet. Replaces a socket on which nobody
-    /// listens.
+    /// Binds a socket that only this user can use until the caller sets its mode. Replaces a socket
+    /// on which nobody listens.
     async fn bind(path: &Path) -> Result<(StdUnixListener, Self), String> {
         let in_use = || "another program listens there".to_owned();
         let lock = lock_file(&beside(path)).map_err(|error| format!("{}: {error}", beside(path).display()))?;
         flock(&lock, FlockOperation::NonBlockingLockExclusive).map_err(|_| in_use())?;
         match fs::symlink_metadata(path) {
             Ok(found) if !found.file_type().is_socket() => return Err("there is a file that is no socket".to_owned()),
-            // This connect does not wait for a program that accepts nothing.
+            // This call does not wait, even if a program listens and accepts nothing.
             Ok(_) => match UnixStream::connect(path).await {
                 Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
                     fs::remove_file(path).map_err(|error| error.to_string())?;
@@ -161,23 +158,25 @@ impl Drop for SocketFile {
     }
 }
 
-/// Opens the lock file. Does not follow a link: in a folder of another user, it could lead anywhere.
+/// Opens the lock file. Does not follow a link, which could lead anywhere in another user's folder.
 fn lock_file(path: &Path) -> io::Result<File> {
     let flags = i32::try_from(OFlags::NOFOLLOW.bits()).unwrap_or_default();
     File::options().create(true).append(true).mode(0o600).custom_flags(flags).open(path)
 }
 
-/// The lock file. It stays, since another agent may be about to lock it.
+/// The path of the lock file. Nobody removes this file, because another agent may be about to lock
+/// it.
 fn beside(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(".lock");
     PathBuf::from(name)
 }
 
-/// The socket if none is given: systemd's folder of the service, the user's folder, or the system's.
+/// The default socket, in the first folder that is set: systemd's, the user's, or else
+/// /run/quorumlock.
 fn default_path() -> PathBuf {
     let folder = |name: &str| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    // systemd may name several folders.
+    // This variable may have several folders.
     let of_service =
         env::var("RUNTIME_DIRECTORY").ok().and_then(|folders| folders.split(':').next().map(PathBuf::from));
     let of_service = of_service.filter(|folder| !folder.as_os_str().is_empty());

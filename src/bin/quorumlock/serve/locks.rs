@@ -21,10 +21,8 @@ const HOLDER: Duration = Duration::from_millis(500);
 
 pub(super) type Answer = Result<Value, Refusal>;
 
-/// A request of a client.
 pub(super) struct Call<'a> {
     pub(super) client: &'a Client,
-    /// When the request arrived.
     pub(super) arrival: Instant,
     /// Whether the connection stays open after this request.
     pub(super) stays_open: bool,
@@ -74,8 +72,9 @@ impl Call<'_> {
         self.acquire(Wanted::Office(election, request.value), vec![name], timeout, owner).await
     }
 
-    /// By default, a lock is granted with half of its ttl at least. Without this, a lock that was
-    /// handed over could begin with some seconds only, and its client would have to ask again soon.
+    /// By default, a granted lock has at least half of its ttl left. Otherwise a lock that was
+    /// handed over could begin with a few seconds, and its client would soon have to send another
+    /// request.
     fn options(&self, ttl_ms: Option<u64>, min_validity_ms: Option<u64>) -> LockOptions {
         let agent = self.agent();
         let ttl = ttl_ms.map_or(agent.ttl, Duration::from_millis);
@@ -89,7 +88,7 @@ impl Call<'_> {
         Some(format!("pid {pid} (uid {uid}) of the agent"))
     }
 
-    /// Acquires the lock and gives it to its owner. If the lock has ended meanwhile, it is undone.
+    /// Acquires the lock, and adds it to the table. If the lock ends before the answer, undoes it.
     ///
     /// # Cancel safety
     /// hyper drops this future when the connection closes. Then the request is withdrawn, and a
@@ -131,12 +130,12 @@ impl Call<'_> {
                 Err(refusal) => (agent.take(id, self.client.peer)?.guard.held, refusal),
             },
         };
-        // The client does not learn the lock's id, so it has done nothing under the lock.
+        // The client never got the lock's id, so it has done nothing under the lock.
         let _ = agent.release(held, true).await;
         Err(refusal)
     }
 
-    /// The refusal if a lock was not acquired. It names the holder, if the nodes report one in time.
+    /// The refusal if a lock was not acquired. It names the holder if the nodes report one in time.
     async fn not_acquired(&self, names: &[String], error: &Error) -> Refusal {
         let refusal = Refusal::from(error);
         if !(error.is_timeout() || error.is_contended()) {
@@ -154,7 +153,8 @@ impl Call<'_> {
         refusal.with("holder", holder.map(Value::from))
     }
 
-    /// `GET /v1/locks/ID`: the lock's state, or its state when it ends or when the time is over.
+    /// `GET /v1/locks/ID`: the lock's state. With `wait`, first waits until the lock ends, or until
+    /// this time is over.
     pub(super) async fn look(&self, id: Uuid, wait: Option<Duration>) -> Answer {
         if let Some(wait) = wait {
             let agent = self.agent();
@@ -196,8 +196,8 @@ impl Call<'_> {
         self.until(id, true)
     }
 
-    /// `DELETE /v1/locks/ID`. Even a lost lock is let go only now: until then, or until its
-    /// deadline, it kept others out, since its client may have worked.
+    /// `DELETE /v1/locks/ID`. Also ends a lost lock: until this call, or until its deadline, a lost
+    /// lock keeps others out, because its client may still work.
     ///
     /// # Cancel safety
     /// The first poll starts the release.
@@ -206,7 +206,7 @@ impl Call<'_> {
         let held = entry.guard.held;
         let view = held.view();
         let was_lost = view.remaining().is_zero();
-        // For a lock that is still held, a close of its connection changes nothing.
+        // Ignore `Disconnected`: the lock may still be held, although its connection was closed.
         let lapsed = entry.terms.lapsed(Instant::now()).filter(|how| *how != Ended::Disconnected);
         let released = self.agent().release(held, undo).await.map_err(|_| Refusal::internal())?;
         if let Some(how) = lapsed {

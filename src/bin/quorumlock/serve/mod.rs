@@ -4,9 +4,9 @@
 //! them into the table (table.rs). The rules of the table are pure, and so are those of one lock
 //! (terms.rs). The contract with clients is docs/agent.md.
 //!
-//! **A lock is released only if its client has let go of it, or after the last deadline in an answer to
-//! its client.** Otherwise a second client could work at the same time. So the agent does not release
-//! locks when it closes a connection by itself, or when it ends.
+//! **A lock is released only if its client has let go of it, or after the last deadline in an
+//! answer to its client.** Otherwise two clients could work at the same time. So the agent does not
+//! release locks when it closes a connection by itself, or when it ends.
 
 mod agent;
 mod browsers;
@@ -45,9 +45,10 @@ use table::{Limits, Sizes, three_quarters};
 
 /// How long to wait for clients after the agent has told them that it stops.
 const FAREWELL: Duration = Duration::from_secs(1);
-/// How long to wait for the last writes to the nodes. The release of a lost lock does not wait for them.
+/// How long to wait for the last writes to the nodes: a release of a lost lock returns before its
+/// writes.
 const LAST_WRITES: Duration = Duration::from_millis(100);
-/// File descriptors that are not for clients: for nodes, sockets, refusals and logs.
+/// How many file descriptors are kept for other uses: nodes, sockets, refusals and logs.
 const OTHER_FILES: u64 = 256;
 
 pub(crate) async fn serve(args: Serve) -> Outcome {
@@ -79,14 +80,13 @@ pub(crate) async fn serve(args: Serve) -> Outcome {
             _ = accepting => {}
         }
     });
-    // Even after a panic, locks must not be released under their clients.
+    // Even after a panic, do not release locks whose clients may still work.
     let served = serving.catch_unwind().await;
     listeners.close();
     leave(&agent).await;
     Ok(if served.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Serves each connection in a task of its own.
 async fn accept(listener: &Listener, agent: &Arc<Agent>) {
     loop {
         let socket = listener.accept().await;
@@ -119,10 +119,10 @@ async fn end(agent: &Agent, signals: &mut Signals, grace: Duration) {
 
 /// Ends the quorum. Locks whose clients did not let go are not released: they end by their ttl.
 async fn leave(agent: &Agent) {
-    // After a panic, `end` has not done so. Clients must not get locks from a table that is drained.
+    // After a panic, `end` has not stopped the agent. A drained table must get no new locks.
     agent.stop();
     let left = agent.table().drain();
-    // Releases that are under way would end with the process.
+    // Wait for the releases that are under way: they would end with the process.
     let _ = timeout(FAREWELL, agent.released()).await;
     if left.is_empty() {
         agent.quorum.shutdown(FAREWELL).await;
@@ -131,12 +131,12 @@ async fn leave(agent: &Agent) {
     let what = counted(left.len(), "lock");
     output::note(&format!("the clients of {what} have not let go; nodes hold {what} until the ttl ends"));
     sleep(LAST_WRITES).await;
-    // A drop would release them, and so would a shutdown of the quorum.
+    // Forget the locks: a drop would release them, and so would a shutdown of the quorum.
     left.into_iter().for_each(std::mem::forget);
 }
 
-/// Raises the limit of file descriptors, which usually is 1,024. Each connection needs one: returns
-/// how many connections fit.
+/// Raises the limit of file descriptors, which usually is 1,024. Each connection needs a
+/// descriptor. Returns how many connections are possible, up to `wanted`.
 fn clients_for_files(wanted: usize) -> usize {
     let limit = getrlimit(Resource::Nofile);
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
@@ -160,7 +160,7 @@ mod tests {
     use super::terms::Peer;
     use super::*;
 
-    /// After a panic, nothing comes before `leave`.
+    /// As after a panic, nothing has stopped the agent before `leave`.
     #[tokio::test]
     async fn agent_that_leaves_grants_no_lock_and_releases_none() {
         let agent = Agent::of_memory();

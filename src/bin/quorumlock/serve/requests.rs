@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-/// How long a request waits for a lock by default: as long as the library's calls.
+/// The default of `timeout_ms`, as in the library.
 const TIMEOUT: u64 = 10_000;
-/// How long a client may be silent before its lock ends.
+/// The valid values of `keep_ms`.
 const KEEP: RangeInclusive<u64> = 100..=86_400_000;
-/// The same without a connection: nothing else ends the lock of a client that has died.
+/// The same with `"connection": false`. Nothing else ends a dead client's lock, so the limit is
+/// lower.
 const KEEP_UNTIED: RangeInclusive<u64> = 100..=3_600_000;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -87,7 +88,7 @@ const fn yes() -> bool {
     true
 }
 
-/// With what a lock ends.
+/// What ends a lock, besides its release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Owner {
     /// Whether the lock ends with the connection that took it.
@@ -112,7 +113,7 @@ impl LockRequest {
         Duration::from_millis(self.timeout_ms)
     }
 
-    /// Checks what belongs together.
+    /// Checks which fields are given together.
     pub(super) fn checked(&self) -> Result<Owner, String> {
         let single = |what| match self.names.len() {
             1 => Ok(()),

@@ -36,7 +36,7 @@ impl Socket {
         }
     }
 
-    /// Dropping the writer tells the other side that nothing more comes.
+    /// Splits the socket. Dropping the writer tells the other side that nothing more comes.
     pub(super) fn split(self) -> (Arc<Reading>, Writing) {
         match self {
             Self::Unix(socket) => {
@@ -44,7 +44,7 @@ impl Socket {
                 (Reading::new(Half::Unix(reading)), Box::new(writing))
             }
             Self::Tcp(socket) => {
-                // Answers are small, and their clients wait for them.
+                // Send small answers at once, because clients wait for them.
                 let _ = socket.set_nodelay(true);
                 let (reading, writing) = socket.into_split();
                 (Reading::new(Half::Tcp(reading)), Box::new(writing))
@@ -77,13 +77,13 @@ impl Reading {
         self.over.is_cancelled()
     }
 
-    /// Waits until the other side has closed the connection, or its direction to us. Does not wait
-    /// for bytes that came before: hyper reads no further while it has a request to answer and
-    /// another one behind it.
+    /// Waits until the other side has closed the connection, or its direction to us. Notices this
+    /// even before all bytes are read: hyper stops reading while it answers a request and has read
+    /// the next one.
     pub(super) async fn closed(&self) {
         #[cfg(any(target_os = "linux", target_os = "android"))]
         {
-            // Besides a close, this reports urgent data, which no client sends.
+            // `PRIORITY` reports a close, and urgent data, which no client sends.
             let interest = tokio::io::Interest::PRIORITY;
             let ready = async {
                 match &self.half {
@@ -124,7 +124,7 @@ impl Reading {
     }
 }
 
-/// Whether a read or a write failed since the other side has closed.
+/// Whether a read or a write failed because the other side has closed.
 pub(super) fn has_gone(error: &io::Error) -> bool {
     use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset};
     matches!(error.kind(), BrokenPipe | ConnectionAborted | ConnectionReset)
@@ -135,7 +135,8 @@ pub(super) fn has_gone(error: &io::Error) -> bool {
 pub(super) struct Reader {
     socket: Arc<Reading>,
     requests: Arc<Requests>,
-    /// The number of requests before the one whose head is being read, and when it is too late.
+    /// How many requests came before the one whose head is being read, and when this head is too
+    /// late.
     head: Option<(u64, Instant)>,
     timer: Option<Pin<Box<Sleep>>>,
 }
@@ -145,7 +146,7 @@ impl Reader {
         Self { socket, requests, head: None, timer: None }
     }
 
-    /// Whether the head of a request takes too long. Called when no more bytes are there.
+    /// Whether the head of a request takes too long. Call this if no bytes can be read now.
     fn is_late(&mut self, context: &mut Context<'_>) -> bool {
         let current = self.head.filter(|(before, _)| self.requests.idle_after() == Some(*before));
         let Some((_, end)) = current else {
@@ -195,7 +196,8 @@ mod tests {
 
     use super::*;
 
-    /// The runtime may report the end only later, and the agent must not take it for its own.
+    /// A read must notice the client's close, which the runtime may report later. Otherwise the
+    /// agent would think that it closed the connection itself.
     #[tokio::test]
     async fn read_notices_that_the_client_has_closed() {
         let (mut client, agent) = std::os::unix::net::UnixStream::pair().unwrap();

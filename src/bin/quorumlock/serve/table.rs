@@ -1,8 +1,8 @@
-//! The table of clients and of the locks that the agent holds for them. No async, no clock. A lock
-//! in the table always has an owner: its connection, or the time by which it must be kept.
+//! The table of clients and of the locks that the agent holds for them. It uses no async and no
+//! clock. Each lock in the table ends if its client dies: with its connection, or after `keep_ms`.
 //!
-//! Methods return the guards of locks that end. The caller releases them after it has unlocked the
-//! table, since a release calls the library.
+//! Methods return the guards of locks that end. The caller releases these locks after it has
+//! unlocked the table, because a release calls the library.
 
 use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::time::{Duration, Instant};
@@ -16,7 +16,7 @@ use super::terms::{ClientId, Ended, Peer, Terms};
 /// How many locks that ended are remembered, and for how long.
 const REMEMBERED: usize = 4_096;
 const REMEMBERED_FOR: Duration = Duration::from_secs(300);
-/// So many bytes of names and value take up one more place.
+/// A lock takes up one more place for this many bytes of its names and value.
 const PLACE: usize = 1_024;
 
 /// The bounds of the agent. Locks count by their [`places`].
@@ -40,14 +40,14 @@ pub(super) fn places(names: &[String], value: &str) -> usize {
     names.len() + bytes / PLACE
 }
 
-/// A bound that was reached: the name of its option.
+/// The option whose bound was reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TooMany(pub(super) &'static str);
 
 /// Why there is no lock with an id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Missing {
-    /// There was none, or it was released, or it belongs to another uid.
+    /// The lock never existed, was released, is forgotten, or belongs to another uid.
     Unknown,
     Ended(Ended),
 }
@@ -58,12 +58,11 @@ pub(super) struct Entry<G> {
     /// Is cancelled when the entry leaves the table.
     pub(super) ended: CancellationToken,
     places: usize,
-    /// When to look whether the lock has ended: its key in `Table::looks`. The lock may have been
-    /// kept since then.
+    /// When to check next whether the lock has ended. With the id, this is the lock's key in
+    /// `Table::looks`. A `keep` does not change this time.
     look: Instant,
 }
 
-/// A connection.
 struct Client {
     uid: Option<u32>,
     locks: HashSet<Uuid>,
@@ -77,7 +76,7 @@ struct User {
     clients: usize,
     /// The places of its locks, and of its acquisitions that are under way.
     places: usize,
-    /// Its streams of events.
+    /// The streams of events that this uid has open.
     streams: usize,
 }
 
@@ -100,7 +99,6 @@ pub(super) struct Table<G> {
     stopped: bool,
 }
 
-/// How much is in the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Sizes {
     pub(super) clients: usize,
@@ -125,7 +123,6 @@ impl<G> Table<G> {
         Sizes { clients: self.clients.len(), locks: self.locks.len() }
     }
 
-    /// Adds a connection.
     pub(super) fn enter(&mut self, uid: Option<u32>) -> Result<ClientId, TooMany> {
         if self.clients.len() >= self.limits.clients {
             return Err(TooMany("max-clients"));
@@ -140,7 +137,7 @@ impl<G> Table<G> {
         Ok(self.last_client)
     }
 
-    /// Removes a connection. Its locks end, except those that it was cut off from.
+    /// Removes a connection. Its locks end, except those that `cut` has kept.
     pub(super) fn leave(&mut self, client: ClientId, now: Instant) -> Vec<G> {
         let Some(client) = self.clients.remove(&client) else { return Vec::new() };
         self.charge(client.uid, |user| user.clients -= 1);
@@ -149,8 +146,8 @@ impl<G> Table<G> {
         ending.into_iter().filter_map(|id| self.end(id, Ended::Disconnected, now)).collect()
     }
 
-    /// The agent closes this connection. Its locks stay until the deadlines that their clients were
-    /// told.
+    /// Notes that the agent closes this connection. Its locks stay until the last deadlines in the
+    /// answers to their clients.
     pub(super) fn cut(&mut self, client: ClientId, now: Instant) {
         let locks: Vec<_> = self.clients.get(&client).map_or_else(Vec::new, |it| it.locks.iter().copied().collect());
         for id in locks {
@@ -193,7 +190,6 @@ impl<G> Table<G> {
         Ok(())
     }
 
-    /// Counts a stream of events.
     pub(super) fn open_stream(&mut self, uid: Option<u32>) -> Result<(), TooMany> {
         let limit = self.limits.streams;
         let all = self.users.values().map(|user| user.streams).sum::<usize>();
@@ -212,7 +208,6 @@ impl<G> Table<G> {
         self.users.get(&uid).copied().unwrap_or_default()
     }
 
-    /// Changes the counts of a uid.
     fn charge(&mut self, uid: Option<u32>, change: impl FnOnce(&mut User)) {
         let mut user = self.user(uid);
         change(&mut user);
@@ -223,8 +218,9 @@ impl<G> Table<G> {
         }
     }
 
-    /// Adds a lock. Returns whether it must be looked at before all others. Returns the guard if its
-    /// connection has been closed meanwhile, or if the agent has stopped: nobody may get the lock then.
+    /// Adds a lock. Returns whether this lock must be checked before all others. Fails with the
+    /// guard if the lock's connection was closed, or if the agent has stopped: then no client may
+    /// get the lock.
     pub(super) fn add(&mut self, id: Uuid, terms: Terms, places: usize, guard: G, now: Instant) -> Result<bool, G> {
         if self.stopped {
             return Err(guard);
@@ -241,8 +237,8 @@ impl<G> Table<G> {
         Ok(self.looks.first() == Some(&(look, id)))
     }
 
-    /// From now on, the lock takes up so many places at least. It never takes up fewer than before: if
-    /// two values are sent at the same time, either may be the last.
+    /// From now on, the lock takes up at least `places` places. Never lowers this number: of two
+    /// values that are sent at the same time, either may be stored last.
     pub(super) fn grow(&mut self, id: Uuid, places: usize) -> Result<(), TooMany> {
         let Some(entry) = self.locks.get(&id).filter(|entry| entry.places < places) else { return Ok(()) };
         let (uid, client, more) = (entry.terms.uid(), entry.terms.client, places - entry.places);
@@ -264,13 +260,13 @@ impl<G> Table<G> {
         };
         match entry.terms.lapsed(now) {
             _ if self.stopped => Err(Missing::Ended(Ended::Stopping)),
-            // The lock leaves the table in a moment.
+            // `lapse` will remove the lock in a moment.
             Some(how) => Err(Missing::Ended(how)),
             None => Ok(entry),
         }
     }
 
-    /// Removes the lock with this id, if this peer may use it. The caller releases it.
+    /// Removes the lock with this id, if this peer may use it. The caller must release the lock.
     pub(super) fn take(&mut self, id: Uuid, peer: Peer) -> Result<Entry<G>, Missing> {
         if !self.locks.get(&id).is_some_and(|entry| entry.terms.allow(peer)) {
             return Err(missing(&self.past, self.stopped, id, peer));
@@ -278,8 +274,8 @@ impl<G> Table<G> {
         self.remove(id).ok_or(Missing::Unknown)
     }
 
-    /// Ends the locks that were not kept, and those that were lost some time ago. Returns when to
-    /// look again.
+    /// Ends locks whose time is over, and locks that were lost some time ago. Returns when to check
+    /// again.
     pub(super) fn lapse(&mut self, now: Instant, lost: impl Fn(&G) -> Option<LostReason>) -> (Vec<G>, Option<Instant>) {
         let mut guards = Vec::new();
         while let Some(&(at, id)) = self.looks.first() {
@@ -306,13 +302,13 @@ impl<G> Table<G> {
         self.looks.insert((entry.look, id));
     }
 
-    /// From now on, no client may use its locks, and no lock is added. Locks stay in the table until
-    /// their clients let go.
+    /// From now on, no client may use its locks, and no lock is added. Locks stay in the table
+    /// until their clients release them.
     pub(super) const fn stop(&mut self) {
         self.stopped = true;
     }
 
-    /// Empties the table: the guards of all locks.
+    /// Removes all locks from the table, and returns their guards.
     pub(super) fn drain(&mut self) -> Vec<G> {
         self.looks.clear();
         self.locks.drain().map(|(_, entry)| entry.guard).collect()
@@ -341,8 +337,8 @@ impl<G> Table<G> {
     }
 }
 
-/// Why there is no such lock. An agent that has stopped forgets its locks, which the nodes still hold:
-/// then the answer must not say that the lock was released.
+/// Why there is no such lock. After the agent has stopped, nodes may still hold the lock, so the
+/// answer must not say that the lock was released.
 fn missing(past: &VecDeque<Past>, stopped: bool, id: Uuid, peer: Peer) -> Missing {
     let past = past.iter().rev().find(|past| past.id == id && past.uid == peer.uid);
     match past {
@@ -352,7 +348,8 @@ fn missing(past: &VecDeque<Past>, stopped: bool, id: Uuid, peer: Peer) -> Missin
     }
 }
 
-/// What one user may have, so that others have the rest: at least one.
+/// How much one user may have, so that a quarter is left for others. At least one if `of` is not
+/// zero.
 pub(super) const fn three_quarters(of: usize) -> usize {
     of - of / 4
 }
@@ -445,7 +442,7 @@ mod tests {
         table.find(id, ALICE, now).unwrap().terms.keep(now + SECOND, SECOND);
         assert_eq!(lapse(&mut table, now + 9 * SECOND), (vec![], Some(now + 10 * SECOND)));
         assert!(table.find(id, ALICE, now + 9 * SECOND).is_ok());
-        // A late keep does not revive a lock that the agent is about to end.
+        // A late request does not revive a lock that the agent is about to end.
         let late = found(&mut table, id, ALICE, now + 10 * SECOND);
         assert_eq!(late, Err(Missing::Ended(Ended::NotKept)));
         assert_eq!(lapse(&mut table, now + 10 * SECOND), (vec!["guard"], None));
@@ -460,7 +457,7 @@ mod tests {
         let (_, look) = lapse(&mut table, now);
         let look = look.unwrap();
         assert_eq!(table.lapse(look - SECOND, |_| Some(LostReason::Revoked)), (vec![], Some(look)));
-        // A lock that is held stays.
+        // A lock that was not lost stays.
         let (guards, next) = lapse(&mut table, look);
         assert!(guards.is_empty() && next > Some(look));
         assert_eq!(table.lapse(next.unwrap(), |_| Some(LostReason::Revoked)), (vec!["guard"], None));

@@ -1,5 +1,5 @@
 //! The terms of a lock that the agent holds for a client: who may use it, when it ends, and until
-//! when the client may work. No async, no clock: each call takes the time.
+//! when the client may work. This module is pure: callers pass the time.
 
 use std::time::{Duration, Instant};
 
@@ -9,43 +9,43 @@ use quorumlock::LostReason;
 /// can still ask why the lock was lost. After that, the lock must not take up places.
 const LINGER: Duration = Duration::from_secs(60);
 
-/// The process on the other side of a connection. Over TCP, nothing is known of it.
+/// The process on the other side of a connection. Over TCP, both fields are `None`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Peer {
     pub(super) uid: Option<u32>,
     pub(super) pid: Option<i32>,
 }
 
-/// The number of a connection. Numbers of the table begin at 1.
+/// The id of a connection. In the table, ids begin at 1.
 pub(super) type ClientId = u64;
 
 /// Why the agent ended a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ended {
-    /// Its client did not say in time that it lives.
+    /// The client did not call `keep` in time.
     NotKept,
-    /// The connection that had taken it was closed.
+    /// The connection that had taken the lock was closed.
     Disconnected,
     /// The agent has stopped.
     Stopping,
-    /// It was lost, and its client did not let go of it.
+    /// The lock was lost, and the client did not release it.
     Lost(LostReason),
 }
 
 #[derive(Debug)]
 pub(super) struct Terms {
     uid: Option<u32>,
-    /// The connection that the lock ends with.
+    /// The connection with which the lock ends, if there is one.
     pub(super) client: Option<ClientId>,
     keep: Option<Keep>,
     /// The latest deadline in an answer to the client. Until then, the client may work.
     told: Instant,
-    /// Whether the agent has closed the lock's connection, or is about to. The client then closes its
-    /// side too, often without a thought: many HTTP libraries do so by themselves.
+    /// Whether the agent has closed the lock's connection, or is about to. Many HTTP libraries then
+    /// close the client's side by themselves, so this close must not release the lock.
     is_cut: bool,
 }
 
-/// The lock ends unless its client says in time that it lives.
+/// The lock ends at `until`, unless the client calls `keep` before.
 #[derive(Clone, Copy, Debug)]
 struct Keep {
     every: Duration,
@@ -59,7 +59,8 @@ impl Terms {
         Self { uid, client, keep, told: now, is_cut: false }
     }
 
-    /// Whether this peer may use the lock. Over TCP no peer has a uid, so there the id is the key.
+    /// Whether this peer may use the lock. Over TCP no peer has a uid, so any program that knows
+    /// the lock's id may use the lock.
     pub(super) fn allow(&self, peer: Peer) -> bool {
         self.uid == peer.uid
     }
@@ -68,8 +69,9 @@ impl Terms {
         self.uid
     }
 
-    /// The client lives, so it may go on, even if the agent has closed its connection. The caller must
-    /// have checked that the lock has not lapsed. Takes the time as [`until`](Self::until) does.
+    /// Prolongs the lock, because its client lives, even if the agent has closed the lock's
+    /// connection. The caller must check first that the lock has not lapsed. For `now` and
+    /// `remaining`, see [`until`](Self::until).
     pub(super) fn keep(&mut self, now: Instant, remaining: Duration) {
         if let Some(keep) = &mut self.keep {
             keep.until = now + keep.every;
@@ -77,13 +79,13 @@ impl Terms {
         self.told = self.told.max(self.end(now, remaining));
     }
 
-    /// The agent closes the lock's connection. From now on, the lock ends at the last deadline in an
-    /// answer to its client, unless the client calls `keep`.
+    /// Notes that the agent closes the lock's connection. From now on, the lock ends at the last
+    /// deadline in an answer to its client, unless the client calls `keep`.
     pub(super) const fn cut(&mut self) {
         self.is_cut = self.client.is_some();
     }
 
-    /// Whether the client lets go of the lock by closing its connection.
+    /// Whether the lock is released when the client closes its connection.
     pub(super) const fn ends_with_connection(&self) -> bool {
         !self.is_cut
     }
@@ -97,13 +99,13 @@ impl Terms {
         }
     }
 
-    /// Whether the lock leaves the table if it was lost.
+    /// Whether the lock must leave the table if it was lost.
     pub(super) fn is_stale(&self, now: Instant) -> bool {
         self.told + LINGER <= now
     }
 
-    /// When to look again whether the lock has lapsed, or is stale. Later than `now`, unless the lock
-    /// has lapsed.
+    /// When to check again whether the lock has lapsed, or is stale. Later than `now`, unless the
+    /// lock has lapsed.
     pub(super) fn look(&self, now: Instant) -> Instant {
         let (kept, cut) = (self.keep.map(|keep| keep.until), self.is_cut.then_some(self.told));
         kept.into_iter().chain(cut).fold(self.told.max(now) + LINGER, Instant::min)
@@ -124,7 +126,7 @@ impl Terms {
         end.saturating_duration_since(arrival)
     }
 
-    /// When the lock ends if its client calls no more: with the lease, or if nobody keeps it.
+    /// When the lock ends if its client sends no more requests: with the lease, or after `keep_ms`.
     fn end(&self, now: Instant, remaining: Duration) -> Instant {
         let lease = now + remaining;
         self.keep.map_or(lease, |keep| keep.until.min(lease))
@@ -184,7 +186,7 @@ mod tests {
         assert!(!lock.ends_with_connection());
         assert_eq!(lock.look(now), now + 29 * SECOND);
         assert_eq!([28, 29].map(|at| lock.lapsed(now + at * SECOND)), [None, Some(Ended::Disconnected)]);
-        // A program that only looks does not prolong it. A client that says that it lives does.
+        // A request that only shows the lock does not prolong it, but `keep` does.
         assert_eq!(lock.until(now, now + 5 * SECOND, 29 * SECOND), 29 * SECOND);
         assert_eq!(lock.until(now, now + 5 * SECOND, SECOND), 6 * SECOND);
         assert_eq!(lock.look(now), now + 29 * SECOND);

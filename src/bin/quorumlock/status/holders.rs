@@ -90,8 +90,8 @@ fn cut_to(holder: &str, most: usize) -> String {
 }
 
 /// The holder that one node names, for a table. `?` behind the holder means that the node does not
-/// vote, and that no quorum names this holder. (It may be a waiter to which only this node has
-/// handed the name over.)
+/// vote, and that no quorum names this holder. (This holder may be a waiter to which only this node
+/// has handed the name over.)
 pub(crate) fn in_cell(inspected: &Inspected, holder: &str, votes: bool) -> String {
     let is_known = votes || inspected.readers().is_some() || inspected.holder() == Some(holder);
     if is_known { cut(holder) } else { format!("{}?", cut_to(holder, OWNER - 1)) }
@@ -126,8 +126,7 @@ pub(super) fn left_over(inspected: &Inspected) -> String {
     if few.is_empty() { String::new() } else { format!(" on a quorum of nodes, and others name {}", few.join(" and ")) }
 }
 
-/// The holder as text. If readers hold the name, this is the number of readers and the name of one
-/// reader.
+/// The holder as text. If readers hold the name, the text has the number of readers and one reader.
 pub(super) fn with_readers(inspected: &Inspected, holder: &str) -> String {
     match inspected.readers() {
         None => holder.to_owned(),

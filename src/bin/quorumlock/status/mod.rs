@@ -75,8 +75,8 @@ pub(crate) async fn status(args: Status) -> Outcome {
     Ok(ExitCode::from(code))
 }
 
-/// The state of the nodes, as by `status --json`, but without the checks of rights: these need new
-/// connections to the nodes.
+/// The object of `status --json`, but without the checks of rights, which need new connections to
+/// the nodes.
 pub(crate) async fn json(quorum: &Quorum, settings: &Settings) -> Result<Value, Error> {
     let inspected = quorum.inspect(PROBE).await?;
     let nodes = quorum.nodes();
@@ -100,16 +100,15 @@ async fn look(quorum: &Quorum, settings: &Settings, name: Option<String>) -> Res
     Ok(Seen { nodes, inspected, permits, name, list, rights, waited: None })
 }
 
-/// Asks each node that votes, is quarantined or has no record: which rights for acquiring are
-/// missing, whether it refuses writes, and whether it forgot locks while it ran. The other requests
-/// of `status` do not show this.
+/// Asks all nodes that vote, are quarantined or have no record. Their replies show which rights for
+/// acquiring are missing, whether a node refuses writes, and whether a node forgot locks while it
+/// ran. The other requests of `status` do not show this.
 pub(crate) async fn rights(nodes: &[NodeStatus], settings: &Settings) -> Vec<Asked> {
     let step = settings.node_timeout.unwrap_or(NODE_TIMEOUT);
     let worth: Vec<_> = nodes.iter().map(|node| node.state.is_admitted() || is_unused(node)).collect();
     asked(settings, step, &worth).await
 }
 
-/// The list of nodes in these settings.
 pub(crate) fn own_list(settings: &Settings, nodes: &[NodeStatus]) -> List {
     settings.own_list(nodes.iter().map(|node| &*node.name))
 }
@@ -123,9 +122,9 @@ pub(crate) fn waits(quorum: &Quorum) -> String {
 }
 
 /// Waits until the states of all nodes are known. If no quorum votes, the wait ends after [`FAR`].
-/// Once a quorum votes, the other nodes get the same time again, and at least two seconds. So a
-/// node that is far away has enough time, and a node that hangs delays the command only a little.
-/// If the user set a time (`told`), this time is the limit instead.
+/// When a quorum votes, the other nodes get as much time as has passed, but at least two seconds.
+/// So a node that is far away has enough time, and a node that hangs delays the command only a
+/// little. If the user set a time (`told`), this time is the limit instead.
 pub(crate) async fn wait(quorum: &Quorum, told: Option<Duration>) {
     let began = Instant::now();
     let mut end = told.unwrap_or(FAR);

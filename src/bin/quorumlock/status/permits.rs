@@ -54,7 +54,6 @@ impl Permits {
         [first].into_iter().chain(each).chain(more).collect()
     }
 
-    /// The held permits, for programs.
     pub(super) fn json(&self) -> Value {
         let permit = |(permit, seen): &(String, Inspected)| {
             json!({

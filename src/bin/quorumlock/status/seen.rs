@@ -238,7 +238,6 @@ impl Seen {
     }
 }
 
-/// The record of a node, for programs.
 fn record_json(record: &Record) -> Value {
     let list = record.in_force.as_ref();
     json!({

@@ -30,7 +30,7 @@ fn silence(told: Option<Duration>) -> String {
 }
 
 /// Writes the text of [`silence`] as the reason for each node that has not answered yet. The
-/// library's own text only says that it is connecting.
+/// library's own text only says that the client is connecting.
 pub(crate) fn silent(members: &mut Members, nodes: &[NodeStatus], told: Option<Duration>) {
     for (member, node) in members.nodes.iter_mut().zip(nodes) {
         if let (Err(why), NodeState::Connecting, None) = (&mut member.record, &node.state, &node.run) {
@@ -42,7 +42,6 @@ pub(crate) fn silent(members: &mut Members, nodes: &[NodeStatus], told: Option<D
 /// The nodes and their votes.
 pub(crate) struct Verdict<'a> {
     nodes: Vec<Node<'a>>,
-    /// The vote of each node.
     votes: Vec<Vote>,
     /// The text about a list that keeps this client out, if there is one. Then no vote counts.
     kept_out: Option<String>,
@@ -115,18 +114,17 @@ impl<'a> Verdict<'a> {
         node.met && is_unused(node.status)
     }
 
-    /// Why a node that was reached grants no lock on this name; `None` if it does, or if its state
-    /// says why.
+    /// Why a node that was reached grants no lock on this name. `None` if the node grants locks, or
+    /// if its state says why not.
     pub(crate) fn refusal(&self, index: usize) -> Option<&str> {
         self.votes[index].refusal()
     }
 
-    /// Whether a node's votes would count for this client. The node may still have no vote now.
+    /// Whether a node's votes would count for this client. But the node may have no vote now.
     pub(crate) fn counts(&self, index: usize) -> bool {
         self.kept_out.is_none() && self.votes[index] != Vote::Absent
     }
 
-    /// Whether a node votes.
     pub(super) fn has_vote(&self, index: usize) -> bool {
         self.kept_out.is_none() && self.votes[index].is_now()
     }
@@ -177,8 +175,8 @@ impl<'a> Verdict<'a> {
         self.are_quorum(|vote| matches!(vote, Vote::Now | Vote::GrantsNothing(_)))
     }
 
-    /// Whether a quorum would vote on other names. Then only the data under this name prevents the
-    /// lock.
+    /// Whether a quorum would vote on other names, so that only the data under this name prevents
+    /// the lock.
     fn only_this_name(&self) -> bool {
         self.are_quorum(|vote| matches!(vote, Vote::Now | Vote::NotThisName(_)))
     }
@@ -253,7 +251,6 @@ impl<'a> Verdict<'a> {
         }
     }
 
-    /// The verdict in one sentence.
     pub(crate) fn sentence(&self) -> String {
         let votes = voting(self.votes(), self.nodes.len());
         format!("{votes}; a quorum is {}{}", self.quorum(), self.meaning())
@@ -299,9 +296,9 @@ impl<'a> Verdict<'a> {
     }
 
     /// The end of the sentence if a quorum votes: what may end this quorum. If another node will
-    /// vote soon, the sentence says when, because nothing needs repair.
+    /// vote soon, the sentence says when: the user only has to wait.
     fn margin(&self) -> String {
-        // Voters without a record, for which it is unknown whether they forgot locks.
+        // Voters without a record that have not reported whether they forgot locks.
         let assumed = self.voters().filter(|node| is_unused(node.status) && node.lacks().is_none()).count();
         match (self.spare(), self.slow()) {
             _ if self.votes() - assumed < self.quorum() => format!(

@@ -11,7 +11,6 @@ use crate::raw_connection::rights::{Asked, Lacks};
 /// Whether a node votes on claims of this client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Vote {
-    /// The node votes.
     Now,
     /// The node votes after this time, if nothing else happens.
     In(Duration),
@@ -38,12 +37,13 @@ impl Vote {
         }
     }
 
-    /// Whether the vote counts now.
+    /// Whether the node votes now.
     pub(crate) fn is_now(&self) -> bool {
         self.wait().is_some_and(|wait| wait.is_zero())
     }
 
-    /// Why a node that was reached grants no lock; `None` if it does, or if its state says why.
+    /// Why a node that was reached grants no lock. `None` if the node grants locks, or if its state
+    /// says why not.
     pub(super) fn refusal(&self) -> Option<&str> {
         match self {
             Self::GrantsNothing(why) | Self::NotThisName(why) | Self::Unknown(why) => Some(why),
@@ -76,7 +76,7 @@ impl Node<'_> {
         self.said.as_ref().err().is_none_or(|why| is_of_the_name(why))
     }
 
-    /// Whether no reply shows that the node refuses writes.
+    /// False if a reply shows that the node refuses writes.
     pub(super) fn takes_writes(&self) -> bool {
         self.lacks().is_none_or(|lacks| lacks.writes.is_none())
     }
@@ -124,8 +124,8 @@ impl Node<'_> {
         Some(format!("grants no lock, as it refuses writes: {why}. {mend}"))
     }
 
-    /// How long after its first client a node without a record votes: at once if the server has run
-    /// for long enough and forgot nothing, else after `max_ttl`.
+    /// How long a node without a record waits after its first client until it votes. Zero if the
+    /// server has run for long enough and forgot nothing, else `max_ttl`.
     fn first_use(&self) -> Duration {
         let is_old = self.status.uptime.is_some_and(|uptime| uptime > self.list.old() + ROUNDED);
         if is_old && self.forgot().is_none() { Duration::ZERO } else { self.list.max_ttl() }

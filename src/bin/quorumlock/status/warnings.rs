@@ -7,7 +7,6 @@ use quorumlock::NodeStatus;
 use crate::output::same_once;
 use crate::raw_connection::rights::Asked;
 
-/// The warnings about the list, and about the nodes.
 pub(super) fn warnings(nodes: &[NodeStatus], rights: &[Asked], max_ttl: Duration) -> Vec<String> {
     let count = nodes.len();
     let even = count.is_multiple_of(2).then(|| {
@@ -32,7 +31,6 @@ fn untold<'a>(nodes: &'a [NodeStatus], rights: &'a [Asked]) -> impl Iterator<Ite
     })
 }
 
-/// The warnings about a node, with its address.
 fn of_node(node: &NodeStatus) -> impl Iterator<Item = (&str, String)> {
     let evicts = node.evicts.as_ref().map(|policy| {
         format!("a server may evict locks (maxmemory-policy {policy}); set maxmemory-policy to noeviction")

@@ -1,4 +1,4 @@
-//! Finds the events between two observations. It is pure: it uses no clock and no I/O.
+//! Finds the events between two observations. This module is pure: it uses no clock and no I/O.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use super::seen::{Hold, Mood, Node, Quorum};
 use crate::duration::show;
 
 /// A hold has little time left if its remaining time is less than a fourth of the longest remaining
-/// time that was reported for it. A holder that renews in time always has more time left.
+/// time that was reported for this hold. A holder that renews in time always has more time left.
 const LITTLE: u32 = 4;
 /// If two observations of a name are this far apart, the name may have been free in between.
 const HANDED_OVER: Duration = Duration::from_secs(2);
@@ -31,11 +31,11 @@ pub(super) fn of_node(before: &Node, now: &Node) -> Vec<Event> {
     events
 }
 
-/// The event that a quorum of nodes votes again, or that none does. `before` is whether a quorum
-/// voted when that was known last.
+/// The event that a quorum of nodes votes again, or that no quorum votes. `before` is whether a
+/// quorum voted when that was known last.
 pub(super) fn of_quorum(before: Option<bool>, now: &Quorum, mood: Mood) -> Option<Event> {
     let is_news = before.is_some_and(|votes| votes != now.votes);
-    // It is an event of nodes, so that it stays on the screen.
+    // Make this an event of nodes, so that it stays on the screen.
     is_news.then(|| Event { kind: Kind::Node, subject: String::new(), text: now.news.clone(), mood })
 }
 
@@ -46,8 +46,8 @@ fn refuses_anew(before: &Node, now: &Node) -> bool {
     before.word == "no vote" && now.word == "no vote" && !now.fails && refusal(before) != refusal(now)
 }
 
-/// Whether the node is connected again, but its last inspection is still the old failure. This is
-/// no event: the node has not failed again. The next event comes when the node answers.
+/// Whether the node is connected again, and has not answered since its last failure. This is no
+/// event: the node has not failed again. The next event comes when the node answers.
 fn is_old(before: &Node, now: &Node) -> bool {
     before.word != "up" && now.word == "no vote" && now.fails
 }
@@ -55,7 +55,7 @@ fn is_old(before: &Node, now: &Node) -> bool {
 /// The text about a change of a node's state.
 fn turned(before: &Node, now: &Node) -> String {
     match (before.word, now.word, &now.why) {
-        // Without a record, no quarantine had begun.
+        // The quarantine of a node without a record has not begun.
         ("quarantined", "up", _) if !before.memory.is_empty() => "up: its quarantine is over".to_owned(),
         (_, "up", _) => "up".to_owned(),
         (_, word, Some(why)) if why.starts_with(word) => why.clone(),
@@ -112,7 +112,6 @@ fn was_handed_over(before: &Hold, elapsed: Duration) -> bool {
     kept && before.waiting > 0 && elapsed.saturating_add(age) < HANDED_OVER
 }
 
-/// The event that a hold ended.
 fn ended(before: &Hold, elapsed: Duration) -> (String, Mood) {
     let from = who(before).unwrap_or_default();
     match fate(before, elapsed) {
@@ -129,8 +128,8 @@ enum Fate {
     Kept,
     /// The hold was not renewed, and its time was over.
     Lost,
-    /// The time of the hold's end is not known, or the last report was too old by then. The hold
-    /// may have been renewed and then released.
+    /// The hold's time is unknown, or was over although no report showed that little time was left.
+    /// The hold may have been renewed and then released.
     Unknown,
 }
 

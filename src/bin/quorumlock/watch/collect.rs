@@ -63,7 +63,7 @@ impl Collected {
         let list = own_list(&self.settings, &nodes);
         let verdict = Verdict::new(&nodes, inspected, &list).with_rights(self.rights.clone());
         // Clients report the id of a lost record for a while, and nodes store this id for a while.
-        // A restart after this command began always counts.
+        // A restart while this command runs always counts.
         let lately = self.began.elapsed().max(list.spare() + list.overlap());
         convert::seen(&Reports { verdict, nodes: &nodes, inspected, paces: &self.paces, lately }, self.named)
     }

@@ -10,8 +10,8 @@ use crate::status::verdict::Verdict;
 use crate::status::{in_cell, is_idle, is_unused, labels, left, plain, plainly, waiting, why, word};
 use crate::words::counted;
 
-/// A node that takes longer to answer is shown as slow. A search for names waits for a node only
-/// this long.
+/// A node that takes longer than this to answer is shown as slow. A search for names waits for a
+/// node only this long.
 pub(super) const SLOW: Duration = Duration::from_millis(500);
 
 /// The times of one node's polls.
@@ -76,8 +76,9 @@ pub(super) fn seen(reports: &Reports<'_>, named: bool) -> Seen {
     };
     // If another list keeps this client out, the text about that list says more than the verdict.
     let sentence = verdict.kept_out().map_or_else(|| verdict.sentence(), str::to_owned);
-    // A verdict may be wrong at first: "can acquire" until a quorum was asked for the user's rights
-    // (a node that comes back is asked anew), and "cannot acquire" until all nodes have answered.
+    // A verdict may be wrong at first. "Can acquire" is certain only after a quorum was asked for
+    // the user's rights (a node that comes back is asked anew). "Cannot acquire" is certain only
+    // after all nodes have answered.
     let is_known = if verdict.can_acquire() { verdict.knows_rights() } else { verdict.slow() == 0 };
     let quorum = is_known.then(|| Quorum { votes: verdict.can_acquire(), news: verdict.news() });
     Seen { nodes: rows, verdict: sentence, mood, quorum, hold }
@@ -139,7 +140,7 @@ fn node(reports: &Reports<'_>, index: usize, label: String, now: Instant) -> Nod
 }
 
 /// Whether the server lost its record by a restart. FLUSHALL deletes the record, too. But then the
-/// server's uptime is longer: it ran already when clients saw the record.
+/// server's uptime is longer, because the server ran when clients saw the record.
 fn has_restarted(node: &NodeStatus, lately: Duration) -> bool {
     // With this doubt, the same process had a record before, so a restart is not the reason.
     let forgot = matches!(node.state, NodeState::Quarantined { doubt: Doubt::Forgot, .. });
@@ -202,7 +203,7 @@ fn quorum_left(inspected: &Inspected, ages: &[Duration], quorum: usize) -> Optio
     let mut left: Vec<_> = same.filter_map(|(said, age)| Some(said.remaining?.saturating_sub(*age))).collect();
     left.sort_unstable();
     // Each node names only one of its readers, so perhaps no quorum names the same reader. In that
-    // case this returns the longest time.
+    // case, returns the longest time.
     left.iter().rev().nth(quorum - 1).or(left.last()).copied()
 }
 
@@ -225,8 +226,8 @@ fn hold(inspected: &Inspected) -> Hold {
     }
 }
 
-/// The names that are held. They are complete only if a quorum of nodes was read that vote or are
-/// idle, because other nodes may have forgotten names.
+/// The names that are held. They are complete only if they come from a quorum of nodes that vote or
+/// are idle: other nodes may have forgotten names.
 pub(super) fn names(names: &HeldNames, held: &[(String, Inspected)], whole: bool, nodes: &[NodeStatus]) -> Names {
     let unread = names.unread();
     let is_read = |node: &NodeStatus| unread.iter().all(|report| report.node != node.node);
@@ -341,7 +342,7 @@ mod tests {
         }
     }
 
-    /// The node is connected again, and its last inspection is still the old failure.
+    /// The node is connected again, and has not answered since its last failure.
     #[tokio::test]
     async fn node_that_comes_back_has_not_failed_again() {
         let down = NodeState::Down { why: "Connection refused".to_owned() };

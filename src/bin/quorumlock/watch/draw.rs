@@ -22,7 +22,7 @@ const ROOMY: usize = 18;
 /// How many rows describe the hold of the watched name.
 const HOLD: usize = 3;
 /// How many of the latest events of nodes stay on the screen, even if there are many newer events
-/// of names. They take at most half of the rows for events.
+/// of names. These events take at most half of the rows for events.
 const PINNED: usize = 3;
 
 /// Draws the model. Also limits scrolling to the end of the list, because the number of rows that
@@ -35,7 +35,6 @@ pub(super) fn draw(frame: &mut Frame<'_>, model: &mut Model, now: Instant) {
     }
 }
 
-/// The lines of the screen.
 fn screen(model: &mut Model, width: usize, height: usize, now: Instant) -> Vec<Line<'static>> {
     if width < LEAST.0 || height < LEAST.1 {
         return vec![Line::raw(fit(&format!("too small: {}x{} is the least", LEAST.0, LEAST.1), width))];
@@ -235,7 +234,6 @@ fn who(name: &str, hold: &Hold) -> (String, Mood) {
     }
 }
 
-/// The holder's note.
 fn note(hold: &Hold) -> String {
     match (hold.note.as_str(), hold.held_for) {
         ("", None) => String::new(),

@@ -42,7 +42,6 @@ impl Kind {
     }
 }
 
-/// Something that happened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Event {
     pub(super) kind: Kind,

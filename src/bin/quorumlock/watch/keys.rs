@@ -1,4 +1,4 @@
-//! What the keys do.
+//! Handles the keys that the user presses.
 
 use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
@@ -70,12 +70,10 @@ impl Controls {
         Next::Stay
     }
 
-    /// Whether a name is shown.
     pub(super) fn shows_name(&self, name: &str) -> bool {
         self.text.is_empty() || name.to_lowercase().contains(&self.text.to_lowercase())
     }
 
-    /// Whether an event is shown.
     pub(super) fn shows(&self, event: &Event) -> bool {
         let found = || self.shows_name(&event.subject) || self.shows_name(&event.text);
         self.kind.is_none_or(|kind| kind == event.kind) && found()

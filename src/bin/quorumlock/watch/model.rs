@@ -1,5 +1,5 @@
-//! The model of the screen: the last observation, the events, and the user's selection. It is pure:
-//! callers pass observations and their times.
+//! The model of the screen: the last observation, the events, and the user's selection. This module
+//! is pure: callers pass observations and their times.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -96,7 +96,8 @@ impl Model {
     }
 
     /// How long ago `then` was. If fewer nodes than a quorum kept their records since then, it is
-    /// unknown how a hold ended. Then this returns a very long time, so every hold counts as over.
+    /// unknown how a hold ended. In this case, returns a very long time, so every hold counts as
+    /// over.
     fn since(&self, then: Instant, now: Instant) -> Duration {
         let forgot = self.forgot.is_some_and(|forgot| forgot >= then);
         if forgot { Duration::MAX } else { now.saturating_duration_since(then) }

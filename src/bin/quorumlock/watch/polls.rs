@@ -41,7 +41,6 @@ const PER_KEY: u64 = 30;
 /// How many names are shown at most: as many as `status --all` shows.
 const LIMIT: usize = 1_000;
 
-/// A result of the polls.
 pub(super) enum Answer {
     /// A request was sent to a node.
     Asked { node: usize },
@@ -153,8 +152,8 @@ async fn together(quorum: Quorum, name: String, told: mpsc::Sender<Answer>) {
     }
 }
 
-/// Asks each node that is up which of the user's rights are missing. Asks all of them again when
-/// another node comes up, and after [`AGAIN`].
+/// Asks all nodes that are up which of the user's rights are missing. Asks all these nodes again
+/// when another node comes up, and after [`AGAIN`].
 async fn rights(settings: Settings, quorum: Quorum, told: mpsc::Sender<Answer>) {
     let (step, mut known) = (settings.node_timeout.unwrap_or(NODE_TIMEOUT), Vec::new());
     let mut asked_at = Instant::now();

@@ -10,7 +10,6 @@ pub(super) enum Mood {
     Bad,
 }
 
-/// One node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Node {
     /// The node's address, without user and password.

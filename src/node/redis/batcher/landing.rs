@@ -21,7 +21,7 @@ impl Batcher {
     pub(super) async fn land_in_order(&mut self, landed: Completed) -> Option<String> {
         let mut ended = None;
         // Count messages from zero. If this loop reaches the limit, messages that came before the
-        // reply may be left.
+        // reply may be left unread.
         self.messages.start_again();
         while ended.is_none() && !self.messages.are_enough() {
             // Without `unconstrained`, Tokio reports no event if this task's budget is used up.
@@ -34,8 +34,7 @@ impl Batcher {
         ended.or(landed)
     }
 
-    /// Parses a pushed message and passes the hint on. If the hint is a hand-over, decides whether
-    /// it counts.
+    /// Parses a pushed message and passes the hint on. Decides whether a hand-over counts.
     pub(super) fn heard(&mut self, text: &str) {
         let Some(mut hint) = self.messages.take(text) else { return };
         if let Some(granted) = &mut hint.granted {

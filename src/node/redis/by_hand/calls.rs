@@ -13,7 +13,7 @@ use crate::node::redis::transport::Event;
 use crate::node::redis::{Job, Link, QUEUE, Shared, supervisor};
 use crate::node::{FaultKind, Node, NodeState, Reply, Sink, Verb};
 
-/// There are more jobs than fit into the calls that may be in flight, and each call takes half of
+/// There are more jobs than fit into the calls that may be in flight. Each call takes about half of
 /// its time limit.
 #[tokio::test(start_paused = true)]
 async fn what_waited_longer_than_a_command_may_take_is_not_sent() {
@@ -41,8 +41,7 @@ async fn what_waited_longer_than_a_command_may_take_is_not_sent() {
     stage.is_quiet().await;
 }
 
-/// A call that was sent later, and is still in flight, must not delay the timeouts of earlier
-/// calls.
+/// A later call in flight must not delay the timeouts of earlier calls.
 #[tokio::test(start_paused = true)]
 async fn what_is_not_answered_in_time_is_unknown_and_nothing_waits_for_it() {
     let mut stage = Stage::up().await;
@@ -273,7 +272,7 @@ async fn what_was_sent_when_the_connection_ended_is_unknown() {
     assert_eq!(failed(&mut answers).await, FaultKind::Closed);
 }
 
-/// The call may have reached the server, so it is not sent again.
+/// A call that may have reached the server is not sent again.
 #[tokio::test(start_paused = true)]
 async fn what_was_sent_while_the_connection_panicked_is_unknown_and_the_connection_ends() {
     let mut stage = Stage::up().await;

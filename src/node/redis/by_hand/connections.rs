@@ -126,7 +126,7 @@ async fn connections_that_answered_are_made_again_after_the_least_pause() {
     }
 }
 
-/// Connections end as they would at a server or a proxy that has reached its limit of clients.
+/// Connections end at once, as at a server or a proxy that has reached its limit of clients.
 #[tokio::test(start_paused = true)]
 async fn connections_that_end_once_confirmed_are_made_again_ever_later() {
     let mut stage = Stage::new();

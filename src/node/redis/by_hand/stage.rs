@@ -38,8 +38,8 @@ impl Sent {
 pub(super) struct Hand {
     sent: UnboundedSender<Sent>,
     events: Arc<Mutex<UnboundedReceiver<Event>>>,
-    /// Whether this connection has sent a command, and so is no connection for news. A connection
-    /// for news gets no events.
+    /// Whether this connection carries votes: it has sent a command. The other connections are for
+    /// news, and get no events.
     votes: Arc<AtomicBool>,
 }
 

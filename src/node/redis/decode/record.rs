@@ -27,8 +27,8 @@ pub(super) fn read(items: &[Value]) -> Option<Record> {
     })
 }
 
-/// Why the record counted as old at once. The inner `None` means that it did not; the outer `None`
-/// means that the word is unknown.
+/// Why the record counted as old at once. The inner `None` means that the record did not count as
+/// old at once; the outer `None` means that the word is unknown.
 fn old_at_once(word: &Value) -> Option<Option<OldAtOnce>> {
     match word.text()? {
         "" => Some(None),
@@ -36,8 +36,7 @@ fn old_at_once(word: &Value) -> Option<Option<OldAtOnce>> {
     }
 }
 
-/// Parses `NODE ID AGE`: AGE ms ago, a client reported that it sees the record with this id on this
-/// node.
+/// Parses `NODE ID AGE`: AGE ms ago, a client reported that NODE has the record with this ID.
 fn seen_as(seen: &Value) -> Option<Sighting> {
     let mut words = seen.text()?.split(' ');
     let (node, id, age) = (words.next()?, words.next()?, words.next()?.parse().ok()?);

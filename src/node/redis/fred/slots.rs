@@ -1,8 +1,7 @@
 //! Reuses the memory of fred's calls.
 //!
 //! fred's future for a call takes about 5 KiB. A new box for each call would cost as much time as
-//! sending the call. So a *slot*, a boxed future that makes one call after another, is used again
-//! and again.
+//! sending the call. So a *slot*, a boxed future, makes one call after another.
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

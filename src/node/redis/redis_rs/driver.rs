@@ -22,8 +22,8 @@ pub(super) struct Driver {
     log: Arc<Log>,
 }
 
-/// The tasks to wake when the socket is ready. All of them are woken: if only one task were woken,
-/// and it had ended, the others would wait for ever.
+/// The tasks to wake when the socket is ready. All are woken: if only one task were woken, and this
+/// task had ended, the others would wait for ever.
 #[derive(Default)]
 struct Waiting(Mutex<Vec<Waker>>);
 

@@ -1,5 +1,5 @@
-//! The socket of a redis-rs connection. Its time limits and its TLS are the same as with fred. The
-//! socket stores why the connection ended, because redis-rs does not report the reason.
+//! The socket of a redis-rs connection. It stores why the connection ended, because redis-rs does
+//! not report the reason.
 
 use std::io;
 use std::pin::Pin;

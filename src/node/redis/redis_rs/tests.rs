@@ -176,8 +176,7 @@ async fn dropping_a_connection_closes_it_and_answers_all_that_waits() {
     server.read_to_end(&mut rest).await.unwrap();
 }
 
-/// This runs on a single thread, where a reader that never stops keeps all other tasks from
-/// running.
+/// On the single thread of this test, a reader that never stops blocks all other tasks.
 #[tokio::test]
 async fn a_server_that_sends_without_end_keeps_nobody_from_their_turn_and_fills_no_memory() {
     let (mut connection, server) = connected().await;

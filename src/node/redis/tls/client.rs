@@ -86,7 +86,7 @@ impl Tls {
         }
     }
 
-    /// The configuration of rustls. It names the provider of cryptography: if a program links two
+    /// The configuration of rustls, with a provider of cryptography: if a program links two
     /// providers and chooses none, rustls panics.
     pub(crate) fn client_config(&self) -> Result<ClientConfig, String> {
         let versions = ClientConfig::builder_with_provider(provider()).with_safe_default_protocol_versions();

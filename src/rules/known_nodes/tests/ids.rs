@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// The ids were reported so long ago that all nodes have answered a hello after that.
+/// The ids were reported 300 ms ago. Since then, all nodes have answered a hello.
 fn shows(record: Record, seen: &[(&str, &str)]) -> Record {
     showed(record, seen, Duration::from_millis(300))
 }

@@ -40,8 +40,8 @@ fn client(days: i64) -> Finding {
         .mend("Renew this certificate (tls_cert; --tls-cert).")
 }
 
-/// The finding about trusted authorities. If all authorities expire soon, it is a warning. If only
-/// some expire soon, other authorities can replace them, so the finding is a hint.
+/// The finding about trusted authorities. If all authorities expire soon, the finding is a warning.
+/// If only some expire soon, other authorities can replace them, so the finding is a hint.
 fn authority(first: i64, last: i64) -> Option<Finding> {
     if last < RENEW {
         return Some(

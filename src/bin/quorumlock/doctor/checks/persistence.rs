@@ -24,7 +24,7 @@ fn persists(node: Node<'_>, check: &NodeCheck) -> Finding {
     Finding::fine("persistence", what)
 }
 
-/// The finding about replicas. It does not count the `known` replicas, which are nodes of the list:
+/// The finding about replicas. Does not count the `known` replicas, which are nodes of the list:
 /// `state.rs` reports these.
 fn replicas(check: &NodeCheck, known: usize) -> Option<Finding> {
     let count = usize::try_from(check.number("connected_slaves")?).unwrap_or(usize::MAX);

@@ -11,7 +11,8 @@ use crate::duration::{exact, left};
 use crate::status::Vote;
 use crate::words::counted;
 
-/// A quarantine that is not longer than this may end before clients have synced the node.
+/// A quarantine of at most this length may end before clients have sent the node the highest
+/// tokens.
 const SYNCING: Duration = Duration::from_secs(10);
 
 pub(super) fn findings(seen: &Seen) -> Vec<Finding> {
