@@ -411,7 +411,8 @@ async fn a_password_that_the_server_does_not_ask_for_is_a_hint() {
 async fn a_node_that_hangs_keeps_the_doctor_from_nothing_but_that_node() {
     let clinic = Clinic::open(3).await;
     clinic.server(1).stop();
-    // Long enough for the other nodes, and for the client to give the hanging node up.
+    // These times are long enough for the other nodes to answer, and for the client to give up the
+    // hanging node.
     let patience = ["--connect-timeout", "40s", "--node-timeout", "10s"];
     finds(doctor(&clinic.urls()).args(patience), 1, &["bare-quorum", "unreachable"]);
 }

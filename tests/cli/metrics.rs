@@ -13,7 +13,7 @@ use crate::common::servers;
 pub(crate) fn page(port: u16, path: &str) -> String {
     let Ok(mut stream) = TcpStream::connect(("127.0.0.1", port)) else { return String::new() };
     let mut text = String::new();
-    // The program may end just now.
+    // Ignore errors: the program may end just now.
     let _ = write!(stream, "GET {path} HTTP/1.0\r\nHost: localhost\r\nConnection: close\r\n\r\n");
     let _ = stream.read_to_string(&mut text);
     text.split_once("\r\n\r\n").map(|(_, body)| body.to_owned()).unwrap_or_default()
