@@ -1,5 +1,5 @@
-//! The checks that docs/rules.toml names exist. Otherwise, after a check was renamed or deleted,
-//! nobody would notice that a rule has no check.
+//! The checks that docs/rules.toml names exist. Without this test, nobody would notice that a
+//! renamed or deleted check leaves a rule without a check.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::disallowed_methods, reason = "these are tests")]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -74,7 +74,7 @@ fn words(place: &str) -> BTreeSet<String> {
     words.collect()
 }
 
-/// The numbers of the plants, by the names of their patches.
+/// The numbers of the planted bugs, from the names of their patches.
 fn plants() -> BTreeSet<u32> {
     let names = files_of("tests/sim/plants");
     let number = |name: &String| name.split_once('-')?.0.parse().ok();

@@ -85,7 +85,7 @@ fn sketch() -> impl Strategy<Value = Sketch> {
     // has ended.
     let again = || prop_oneof![8 => Just(Duration::from_secs(600)), 1 => Just(SHORT / 4)];
     let waits = prop_oneof![2 => Just(None), 3 => (1u64..4, again()).prop_map(Some)];
-    // The ballot of a hand-over, which mostly is above the ballot.
+    // The ballot of a hand-over is mostly above the operation's ballot.
     let next = prop_oneof![2 => Just(0), 3 => 0u64..14, 3 => 98u64..104, 1 => Just((1 << 53) - 1)];
     let lasts = prop_oneof![1 => Just(SHORT), 6 => Just(Duration::from_secs(600))];
     // Owners from 4 on are readers, with the numbers of owners 0 to 3.
@@ -118,7 +118,7 @@ fn contended() -> impl Strategy<Value = Vec<Vec<Sketch>>> {
     // Some ballots are above the 250,000 by which `high` is ahead of a ballot.
     let above = prop_oneof![6 => 0u64..4, 1 => Just(300_000)];
     let waiters = proptest::collection::vec(1u8..8, 2..6);
-    // A release by an owner that does not hold the name, which the node remembers.
+    // Sometimes an owner that does not hold the name releases it: the node remembers this release.
     let stray = proptest::option::of(0u8..8);
     (98u64..104, 0u64..3, above, waiters, stray, 1usize..5).prop_map(|(ballot, raised, above, waiters, stray, size)| {
         let mut all = contention(ballot, above, &waiters);
@@ -283,7 +283,7 @@ fn same(one: &Outcome, other: &Outcome) -> bool {
     }
 }
 
-/// The memory node and the real node. Both clocks stand still until a hold is to end.
+/// The memory node and the real node. The test moves both clocks only to let holds end.
 struct Pair {
     clock: Clockwork,
     node: RedisNode,

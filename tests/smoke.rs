@@ -18,14 +18,14 @@ async fn five_real_servers_grant_one_lock_at_a_time() {
     let task = |_| {
         let (lock, inside) = (quorum.lock("orders/42"), inside.clone());
         async move {
-            // This is less than the ttl: so no wait can succeed because an unreleased lock expires.
+            // The timeout is shorter than the ttl: no wait can succeed because a lock expires.
             let guard = lock.acquire(3 * PATIENCE).await.unwrap();
             let (left, began) = (guard.remaining(), Instant::now());
             assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "two inside");
             tokio::task::yield_now().await;
             inside.fetch_sub(1, Ordering::SeqCst);
-            // A lock that was handed over begins with a short validity. It ends if the machine
-            // stalls.
+            // A lock that was handed over begins with a short validity, which may end if the
+            // machine stalls.
             let ended = released(guard.release()).await;
             assert!(ended == Released::Released || began.elapsed() >= left, "{ended:?}");
         }

@@ -153,7 +153,7 @@ async fn renewed_twice(servers: &[Server], names: &[&str]) {
     }
 }
 
-/// The ttl is long: the machine may stall when a renewal is due.
+/// The ttl is long, so that no lock is lost if the machine stalls.
 #[tokio::test]
 async fn nodes_that_run_out_of_memory_still_renew_and_release() {
     let servers = servers(3).await;
@@ -190,7 +190,7 @@ async fn notes_are_stored_by_nodes_without_memory() {
     assert!(guard.is_held() && leader.is_held());
     assert_eq!(released(guard.release()).await, Released::Released);
     assert_eq!(released(leader.resign()).await, Released::Released);
-    // A quorum confirms the end. The last node may be late.
+    // A release ends with a quorum, so the last node may be late.
     let gone = |server: &Server| server.command(&["EXISTS", "quorumlock:{office}:note"]) == "0";
     eventually("no node has the note", async || servers.iter().all(gone)).await;
 }

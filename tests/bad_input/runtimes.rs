@@ -53,7 +53,7 @@ fn a_guard_that_outlives_its_runtime_is_dropped_in_peace() {
     drop(quorum);
 }
 
-/// A quorum that was connected on a runtime that has ended, with a guard and a session.
+/// A quorum with a guard and a session. Its runtime has ended.
 fn orphaned(servers: &[Server]) -> (Quorum, quorumlock::LockGuard, quorumlock::Session) {
     let runtime = Runtime::new().unwrap();
     runtime.block_on(async {
@@ -248,7 +248,7 @@ fn a_claim_that_timed_out_as_main_returns_is_not_warned_of() {
     assert!(!told.contains("not confirmed"), "{told}");
 }
 
-/// Acquires five locks, and a session with five more. Drops the guards and the session last, as a
+/// Acquires five locks, and a session with five more. Drops the guards and the session last, like a
 /// `main` that returns.
 async fn holds_many(servers: &[Server], names: &[String]) {
     let builder = unguarded(servers).transport(Transport::RedisRs).ttl(600 * SECOND);
@@ -261,8 +261,8 @@ async fn holds_many(servers: &[Server], names: &[String]) {
         guards.push(quorum.lock(format!("lock-{number}")).acquire(PATIENCE).await.unwrap());
         session.lock([format!("session-{number}")], PATIENCE).await.unwrap();
     }
-    // A quorum of grants is enough for a guard. On a busy machine, the last node may be asked only
-    // after that.
+    // A quorum of grants is enough for a guard. On a busy machine, the last node may get its claim
+    // later.
     let held = async || servers.iter().all(|server| names.iter().all(|name| server.holder(name).is_some()));
     eventually("all is held on each node", held).await;
 }

@@ -145,7 +145,7 @@ async fn a_node_that_stays_down_is_warned_of_once_and_one_that_is_closed_not_at_
     })
     .await;
     let sound = Fake::scripted("").await;
-    // The longest time that is allowed: if the test stalls, the sound node must not go down.
+    // The longest allowed timeout, so that the sound node stays up if the test stalls.
     let quorum = builder(&[refusing.url(), sound.url()]).node_timeout(Duration::from_secs(60)).open().unwrap();
     let state = |node: usize| quorum.nodes()[node].state.clone();
     eventually("one is up", async || state(1) == NodeState::Up).await;

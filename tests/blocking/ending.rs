@@ -55,7 +55,7 @@ fn each_thing_that_is_left_last_ends_the_thread(world: impl Fn() -> World) {
         eventually("no thread stays", || threads() == 0);
         let world = world();
         let client = world.client();
-        // A world in memory has a client, which would keep the thread. Real servers must stay.
+        // A world in memory has a client, which would keep the thread alive. Keep real servers.
         let servers = match world {
             World::Memory(quorum) => {
                 drop(quorum);
@@ -124,8 +124,8 @@ thread_local! {
 fn kept_in_a_thread_local() {
     let nodes = std::env::var("ENDING_NODES").unwrap();
     let keep = move || {
-        // Use `KEPT` before Tokio's thread-locals: the first one used is destroyed last. So Tokio's
-        // are gone when `KEPT` is dropped.
+        // Use `KEPT` before Tokio's thread-locals. The thread-local that is used first is destroyed
+        // last, so Tokio's are gone when `KEPT` is dropped.
         KEPT.with_borrow_mut(Option::take);
         let quorum = Quorum::connect(common::builder().nodes(nodes.split(',')).max_ttl(Duration::ZERO)).unwrap();
         let lock = quorum.lock_with("it", &quorum.options().ttl(600 * SECOND)).unwrap();
@@ -137,8 +137,8 @@ fn kept_in_a_thread_local() {
     std::process::exit(0);
 }
 
-/// Whether the lock of a test is released when the test's process ends. The release is sent within
-/// 250 ms, or never. A busy machine may need more time, but not in each of ten tries.
+/// Whether the lock of a test is released when the test's process ends. The process sends the
+/// release within 250 ms, or never. Try ten times: on a busy machine, a try may need longer.
 fn releases(test: &str, says: &str) -> bool {
     let servers = servers(3);
     let other = Quorum::connect(lasting(&servers)).unwrap();

@@ -22,15 +22,15 @@ fn threads_hold_a_lock_on_real_servers_one_at_a_time() {
             let (lock, inside, sections) = (quorum.lock("it"), &inside, &sections);
             scope.spawn(move || {
                 for _ in 0..20 {
-                    // This is less than the ttl: so no wait can succeed because an unreleased lock
+                    // The timeout is shorter than the ttl: no wait can succeed because a lock
                     // expires.
                     let guard = lock.acquire(3 * PATIENCE).unwrap();
                     let (left, began) = (guard.remaining(), Instant::now());
                     assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "two inside");
                     sections.fetch_add(1, Ordering::SeqCst);
                     inside.fetch_sub(1, Ordering::SeqCst);
-                    // A lock that was handed over begins with a short validity. It ends if the
-                    // machine stalls.
+                    // A lock that was handed over begins with a short validity, which may end if
+                    // the machine stalls.
                     let ended = guard.release().unwrap();
                     assert!(ended == Released::Released || began.elapsed() >= left, "{ended:?}");
                 }
@@ -43,12 +43,12 @@ fn threads_hold_a_lock_on_real_servers_one_at_a_time() {
 #[test]
 fn a_lock_is_renewed_without_anybody_who_waits() {
     let quorum = Quorum::in_memory(3).unwrap();
-    // The ttl is long: the process may stall when a renewal is due.
+    // The ttl is long, so that the lock is not lost if the process stalls.
     let lock = quorum.lock_with("it", &quorum.options().ttl(24 * SECOND)).unwrap();
     let guard = lock.acquire(PATIENCE).unwrap();
     for _ in 0..2 {
         let deadline = || Instant::now() + guard.remaining();
-        // A second is much more than the time between the two reads.
+        // A second is much more than the time between reading the clock and calling `remaining`.
         let before = deadline();
         eventually("it is renewed", || deadline() > before + SECOND);
     }
@@ -82,8 +82,7 @@ fn what_is_released_in_great_number_is_sent_before_the_thread_ends() {
     drop(quorum);
     drop(guards);
     for set in 0..20 {
-        // Drop the guard and wait for nothing: the release of this guard may take long on a busy
-        // machine.
+        // Drop the guard, because waiting for its release may take long on a busy machine.
         drop(other.lock_all(names(set)).acquire(PATIENCE).unwrap());
     }
 }
@@ -127,7 +126,7 @@ fn who_was_revoked_keeps_the_next_out_until_its_guard_is_dropped(world: &World) 
         });
         client.revoke("it").unwrap();
         assert!(guard.lost(PATIENCE).unwrap().is_some());
-        // Give the next holder time to enter too early.
+        // Wait, so that the test notices a next holder that enters too early.
         thread::sleep(300 * MS);
         gone.store(true, Ordering::SeqCst);
         drop(guard);

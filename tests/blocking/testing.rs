@@ -13,7 +13,7 @@ use crate::world::{SECOND, eventually, servers};
 
 #[test]
 fn a_foreign_holder_keeps_the_lock_beyond_its_ttl_until_it_is_dropped() {
-    // The ttl is long: the process may stall when a renewal is due.
+    // The ttl is long, so that the lock is not lost if the process stalls.
     let builder = quorumlock::Quorum::builder().max_ttl(24 * SECOND).ttl(24 * SECOND);
     let quorum = Quorum::in_memory_with(builder, 3).unwrap();
     let other = hold(&quorum, "it").unwrap();
@@ -23,7 +23,7 @@ fn a_foreign_holder_keeps_the_lock_beyond_its_ttl_until_it_is_dropped() {
     let left = || quorum.inspect("it").unwrap().nodes[0].1.as_ref().unwrap().remaining.unwrap();
     for _ in 0..2 {
         let ends = || Instant::now() + left();
-        // A second is much more than the time between the two reads.
+        // A second is much more than the time between reading the clock and calling `left`.
         let before = ends();
         eventually("it is renewed", || ends() > before + SECOND);
     }

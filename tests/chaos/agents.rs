@@ -12,7 +12,7 @@ use crate::{MAX_TTL, TTL};
 
 pub const AGENTS: usize = 2;
 
-/// The agents. Dropping this kills them.
+/// The agents. Dropping this value kills all agents.
 pub struct Agents {
     folder: TempDir,
     nodes: String,
@@ -33,7 +33,7 @@ impl Agents {
 
     pub fn signal(&self, agent: usize, signal: Signal) {
         let child = self.children[agent].lock().unwrap();
-        // It may have ended.
+        // The agent may have ended.
         let _ = kill_process(Pid::from_child(&child), signal);
     }
 

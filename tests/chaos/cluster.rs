@@ -167,7 +167,7 @@ fn this_program() -> Command {
     Command::new(std::env::current_exe().expect("a program knows its path"))
 }
 
-/// The worker of `worker.py`, whose place of nodes has the agent's socket.
+/// The command of `worker.py`, which takes an agent's socket in place of the nodes.
 fn python() -> Command {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut command = Command::new("python3");
@@ -176,7 +176,7 @@ fn python() -> Command {
     command
 }
 
-/// The owner of a name, by the server's clock.
+/// A script that returns the owner of a name, or an empty text if the hold has expired.
 pub const HOLDER: &str = "local time = redis.call('TIME')
     local owner, ends = unpack(redis.call('HMGET', KEYS[1], 'owner', 'until'))
     return (tonumber(ends) or 0) > time[1] * 1000 + time[2] / 1000 and owner or ''";

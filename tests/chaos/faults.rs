@@ -113,7 +113,6 @@ impl Fault {
         least + TTL.mul_f64(random.gen_range(0.0..most))
     }
 
-    /// Begins the fault.
     pub async fn begin(self, node: &Node, spare: u16) {
         match self {
             Self::KillAndRestartEmpty | Self::KillAndRestartWithAof => node.server.lock().await.kill(),
@@ -147,7 +146,6 @@ impl Fault {
         }
     }
 
-    /// Ends the fault.
     pub async fn end(self, node: &Node) {
         match self {
             Self::KillAndRestartEmpty => {

@@ -4,13 +4,13 @@
 //! `scripts/chaos` runs this program. `--seconds S` is the length of the run, and `--seed N`
 //! chooses the faults. `--json` prints one object at the end. `--soak S` also checks that memory
 //! and tasks do not grow. With `--python`, the workers are Python processes (`worker.py`) behind
-//! two agents, which are also stopped and killed. `--ratios [FAULT]` measures how much slower locks are while two nodes
-//! fail.
+//! two agents. The agents are also stopped and killed. `--ratios [FAULT]` measures how much slower
+//! locks are while two nodes fail.
 //!
 //! To add a fault, add a variant to [`faults::Fault`], with its beginning and its end. After that,
 //! all runs use and measure the fault. If nodes forget because of the fault, and clients cannot
-//! notice that, the fault must last for a ttl. Otherwise the test itself would cause a violation.
-//! To see that a run can fail, set `Size::quorum` to `N / 2`, or the workers' `max_ttl` to zero.
+//! notice that, the fault must last for a ttl. A shorter fault would itself cause a violation. To
+//! see that a run can fail, set `Size::quorum` to `N / 2`, or the workers' `max_ttl` to zero.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::disallowed_methods, reason = "this is a test")]
 #![allow(unreachable_pub, missing_debug_implementations, reason = "this is a test")]
 
@@ -36,9 +36,9 @@ use tokio::runtime::{Builder, Runtime};
 
 /// The locks that workers contend for.
 const NAMES: [&str; 3] = ["orders", "stock", "mail"];
-/// Short, so that many locks expire in a minute.
+/// The ttl is short, so that many locks expire in a minute.
 const TTL: Duration = Duration::from_secs(2);
-/// The longest ttl in use, so that the quarantine is short too.
+/// This is no longer than the ttl, so that the quarantine is short too.
 const MAX_TTL: Duration = TTL;
 
 fn main() -> ExitCode {

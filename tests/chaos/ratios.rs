@@ -33,7 +33,6 @@ const AGAIN: Duration = Duration::from_millis(250);
 /// One node is stopped and one is killed. There are no proxies, and the ttl is the default.
 const BAD_DAY: &str = "stop+kill";
 
-/// The results of one run.
 struct Run {
     rate: f64,
     p99: Duration,

@@ -31,7 +31,6 @@ const MINORITY: usize = 2;
 /// While a majority of nodes is reachable, no worker may wait longer than this for a lock.
 const STALL: Duration = Duration::from_secs(20);
 
-/// The options of the command line.
 pub struct Options {
     seconds: u64,
     seed: u64,
@@ -69,7 +68,6 @@ impl Options {
     }
 }
 
-/// The results of a run.
 pub struct Report {
     json: Value,
     violations: Vec<String>,
@@ -157,7 +155,7 @@ impl Chaos {
         Some(clock())
     }
 
-    /// Gives one fault after the other to random nodes.
+    /// Applies one fault after the other to random nodes.
     async fn trouble_nodes(self: Arc<Self>, mut random: SmallRng) {
         while Instant::now() < self.ends {
             let shared = self.healthy.read().await;
@@ -183,7 +181,7 @@ impl Chaos {
     }
 
     /// Tests the quarantine. Two nodes are unreachable while locks are acquired. These nodes come
-    /// back, and then a third node forgets. With the third node's votes, the three would be a
+    /// back, and then a third node forgets. If the third node voted at once, the three would be a
     /// majority without any of these locks.
     async fn swap_minorities(self: Arc<Self>, mut random: SmallRng) {
         while Instant::now() < self.ends {
@@ -201,8 +199,7 @@ impl Chaos {
             }
             sleep(TTL.mul_f64(random.gen_range(0.5..1.5))).await;
             futures::future::join_all(away.iter().map(|&index| absence.end(&self.nodes[index]))).await;
-            // In this time, clients connect to the two nodes again. Locks that are not renewed are
-            // not on these nodes.
+            // Now clients connect to the two nodes again. Only renewed locks are on these nodes.
             sleep(TTL.mul_f64(random.gen_range(0.05..0.4))).await;
             Fault::KillAndRestartEmpty.begin(third, self.spare.port()).await;
             Fault::KillAndRestartEmpty.end(third).await;

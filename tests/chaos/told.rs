@@ -14,8 +14,8 @@ pub fn clock() -> u64 {
 /// One event of one task. Each `at` was read before the state that the event reports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// The lock was acquired, and was held at `at`. It is held until `deadline`, unless a later
-    /// event changes that.
+    /// The lock was acquired, and was held at `at`. Without a later event, the lock is held until
+    /// `deadline`.
     Believed { name: usize, token: u64, at: u64, deadline: u64 },
     /// The lock was still held at `at`, and is now held until `deadline`.
     Still { at: u64, deadline: u64 },

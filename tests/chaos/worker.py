@@ -90,7 +90,7 @@ class Worker:
                 time.sleep(self.missed())
                 continue
             self.section(name, held)
-            # One in ten is forgotten, and not released.
+            # Drop one lock in ten without a release.
             if self.random.random() < 0.9:
                 held.release()
             del held
@@ -149,7 +149,7 @@ def main():
     threading.Thread(target=lambda: asyncio.run(workers[-1].arun()), daemon=True).start()
     threading.Thread(target=tell_usage, args=workers[:1], daemon=True).start()
     sys.stdin.read()
-    # Without a clean end: the agent releases the locks when the kernel closes the connections.
+    # Exit at once: the agent releases the locks when the kernel closes the connections.
     os._exit(0)
 
 

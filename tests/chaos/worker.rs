@@ -161,7 +161,7 @@ impl Worker {
     }
 }
 
-/// When the lock ends unless it is renewed: a little early, since the clock is read first.
+/// When the lock ends unless it is renewed. This is slightly early, since the clock is read first.
 fn deadline(guard: &LockGuard) -> u64 {
     clock() + u64::try_from(guard.remaining().as_nanos()).unwrap_or(u64::MAX / 2)
 }

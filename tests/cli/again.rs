@@ -9,8 +9,8 @@ use crate::common::server::Server;
 use crate::common::servers;
 
 /// Writes each token to a file, and leaves a process behind. If the process that the previous start
-/// left behind still runs, creates the file `overlap`. Another process may have its pid, so look for
-/// its argument.
+/// left behind still runs, creates the file `overlap`. Another process may have got the pid, so the
+/// script compares the argument too.
 const SCRIPT: &str = "grep -qs 7311 /proc/$(cat $0/left)/cmdline && touch $0/overlap
     sleep 7311 & echo $! > $0/left
     echo $QUORUMLOCK_FENCING_TOKEN >> $0/tokens

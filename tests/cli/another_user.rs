@@ -37,7 +37,7 @@ fn with_setuid() -> Option<tempfile::TempDir> {
 }
 
 fn started(mut command: Command, folder: &Path) -> Background {
-    // No pipes: a process that goes on would keep pipes open.
+    // Use no pipes: a process that outlives the command would keep pipes open.
     let err = File::create(folder.join("err")).unwrap();
     Background::start(command.uid(NOBODY).gid(NOBODY).stdout(Stdio::null()).stderr(err))
 }

@@ -41,7 +41,7 @@ fn stopped_terminal() -> (File, OwnedFd) {
     (File::from(keyboard), terminal)
 }
 
-/// `quorumlock WORDS -v --ttl 12s -- ..`, where the command writes its pid to FOLDER/NAME.
+/// `quorumlock WORDS -v --ttl 12s -- ..`, with a command that writes its pid to FOLDER/NAME.
 fn holder(servers: &[Server], name: &str, words: &[&str], folder: &Path, stderr: impl Into<Stdio>) -> Background {
     let mut command = over(servers);
     let script = format!("echo $$ > $0/{name}; while :; do sleep 0.02; done");
@@ -49,8 +49,8 @@ fn holder(servers: &[Server], name: &str, words: &[&str], folder: &Path, stderr:
     Background::start(command.stderr(stderr))
 }
 
-/// The holder of a name, and when the hold ends, in milliseconds of the wall clock. Of all nodes,
-/// this is the latest end.
+/// The owner of a name, and the latest end of the hold on any node, in milliseconds of the wall
+/// clock.
 fn hold(servers: &[Server], name: &str) -> (String, u128) {
     let holds = servers.iter().filter_map(|server| server.hold(name));
     let (owner, _, left) = holds.max_by_key(|(.., left)| *left).expect("it is held");
@@ -105,7 +105,7 @@ async fn blocked_standard_error_delays_no_renewal_and_no_kill() {
 async fn what_a_blocked_pipe_could_not_take_is_counted() {
     let (servers, folder) = (servers(1).await, tempfile::tempdir().unwrap());
     let (mut unread, full) = full_pipe();
-    // The names are so long that `run` cannot keep two messages with all names.
+    // The names are so long that `run` cannot buffer two messages with all names.
     let names: Vec<_> = (0..150).map(|number| format!("{number}{}", "x".repeat(860))).collect();
     let script = "echo > $0/runs; until [ -e $0/go ]; do sleep 0.02; done";
     let mut command = over(&servers);

@@ -15,7 +15,8 @@ fn number(summary: &Value, field: &str) -> u64 {
 
 #[test]
 fn on_servers_of_its_own_it_kills_one_and_nobody_meets_anybody() {
-    // The node is restarted only if the demo's process runs during the last quarter of the time.
+    // The demo is long: in the last quarter of its time, it restarts the node, and a stall must not
+    // skip this quarter.
     let (code, out, err) = done(bare().args(["demo", "--json", "--seconds", "24", "--workers", "4"]));
     assert_eq!(code, 0, "{out}{err}");
     assert_eq!(out.lines().count(), 1, "standard output holds one object and nothing else");
@@ -64,8 +65,8 @@ async fn nodes_that_forget_make_overlaps_and_the_demo_fails() {
         // Overlaps happen by chance: several per second on an idle machine, and fewer on a busy
         // machine. So try longer and longer runs.
         let longer = [1, 2, 4, 8].into_iter().chain([16; 16]);
-        // Run the demos in a thread of their own: if this thread panics, the other threads must
-        // still end.
+        // Run the demos in a thread of their own: if a demo fails, this thread must end the other
+        // threads.
         let demos = scope.spawn(|| longer.map(demo).find(|(code, ..)| *code != 0).expect("a demo that fails"));
         let ended = demos.join();
         over_now.store(true, Ordering::Relaxed);

@@ -420,7 +420,8 @@ async fn a_failed_read_of_a_lock_is_told_if_all_else_is_fine() {
 async fn a_node_that_hangs_keeps_the_doctor_from_nothing_but_that_node() {
     let clinic = Clinic::open(3).await;
     clinic.server(1).stop();
-    // Long enough for the other nodes, and for the client to give the hanging node up.
+    // These times are long enough for the other nodes to answer, and for the client to give up the
+    // hanging node.
     let patience = ["--connect-timeout", "40s", "--node-timeout", "10s"];
     finds(doctor(&clinic.urls()).args(patience), 1, &["bare-quorum", "unreachable"]);
 }

@@ -157,7 +157,7 @@ async fn it_tells_the_timeout_where_the_command_line_does_not_and_the_file_is_ov
         command
     };
     let waits = |variable: &str, options: &[&str]| Background::start(&mut run(variable, options));
-    // On a busy machine, the first note may be that it waits for a quorum, and then for "job".
+    // On a busy machine, `run` may first write that it waits for a quorum.
     waits("50m", &[]).says("for \"job\", for 50 min at most");
     waits("50m", &["--timeout", "40m"]).says("for \"job\", for 40 min at most");
     for (variable, options) in [("0", &[][..]), ("1h", &["-n"]), ("soon", &["-n"])] {

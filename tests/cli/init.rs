@@ -99,7 +99,7 @@ async fn one_server_that_is_not_new_keeps_all_from_voting_at_once() {
 async fn another_list_is_told_by_init_with_both_sides() {
     let servers = new_servers(3).await;
     servers[1].make_old();
-    // Before the last turn, all servers have records.
+    // In the last turn, all servers have records.
     for (says, differs) in [
         ("default 60000 4 other:1", "ours has 3 nodes, theirs has 1 node: "),
         ("jobs 60000 4 other:1", "ours is \"default\", theirs is \"jobs\"; give one of the lists other servers"),
@@ -116,7 +116,7 @@ async fn another_list_is_told_by_init_with_both_sides() {
     }
 }
 
-/// Such servers vote at once, even without `init`.
+/// With a max_ttl of zero, servers vote at once, even without `init`.
 #[tokio::test]
 async fn flushed_servers_with_max_ttl_of_zero_are_initialized() {
     let servers = new_servers(3).await;

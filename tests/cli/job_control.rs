@@ -50,7 +50,7 @@ fn state(pid: &str) -> Option<char> {
     stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next())
 }
 
-/// Kills a process group. Its session would outlive a test that fails.
+/// Kills a process group, which would outlive a failed test.
 fn ends_session(pid: &str) {
     kill_process_group(Pid::from_raw(pid.parse().unwrap()).unwrap(), Signal::KILL).unwrap();
 }
@@ -159,8 +159,8 @@ async fn what_is_started_during_a_suspension_stops_too() {
     told.send(Signal::TSTP);
     until("run is stopped", || is_stopped(&run));
     let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap();
-    // `seq` may have ended before `run` stopped its processes. Its stopped parent cannot reap it,
-    // so it is a zombie.
+    // `seq` may have ended before `run` stopped the processes. The stopped shell cannot reap `seq`,
+    // so `seq` is a zombie.
     let rests = |pid| matches!(state(pid), Some('T' | 'Z'));
     let all_rest = comes_true(|| children.split_whitespace().chain([pid.as_str()]).all(rests));
     if !all_rest {
@@ -172,7 +172,7 @@ async fn what_is_started_during_a_suspension_stops_too() {
     assert_eq!(told.done().0, 143);
 }
 
-/// A supervisor pauses `run` for a moment. Nobody sends another SIGCONT.
+/// A supervisor pauses `run` for a moment, and sends only one SIGCONT.
 #[tokio::test]
 async fn sigcont_right_behind_sigtstp_is_not_lost() {
     let (servers, folder) = (servers(3).await, tempfile::tempdir().unwrap());
@@ -185,7 +185,7 @@ async fn sigcont_right_behind_sigtstp_is_not_lost() {
     let mut told = Background::start(&mut session);
     let [run, pid, _] = ["run", "pid", "started"].map(|name| line_of(&folder.path().join(name)));
     told.send(Signal::TSTP);
-    // Wait until `run` stops the processes by SIGSTOP. It stops itself last.
+    // Wait until `run` stops the processes by SIGSTOP. `run` stops itself last.
     let began = Instant::now();
     while !is_stopped(&pid) && !is_stopped(&run) && began.elapsed() < PATIENCE {}
     told.send(Signal::CONT);

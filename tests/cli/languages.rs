@@ -38,7 +38,7 @@ async fn run_python(class: &str) {
     python.current_dir(folder_of("clients/python")).env("PYTHONDONTWRITEBYTECODE", "1");
     python.env("QUORUMLOCK_BIN", env!("CARGO_BIN_EXE_quorumlock"));
     python.args(["-m", "unittest", "-v", &format!("test_quorumlock.{class}")]);
-    // Not `done`, whose limit is for one condition: each condition of these tests has its own limit.
+    // Do not use `done`: its time limit is for one condition, and these tests check many.
     let output = python.output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
@@ -82,9 +82,10 @@ fn agent(servers: &[Server], folder: &Path) -> (Background, PathBuf) {
     (agent, socket)
 }
 
-/// Runs the program for 5 s behind another holder: a lock that was handed over has less time until
-/// its first renewal. The program must release it. Then runs the program for an hour and kills the
-/// agent, which the program must notice. The lock's name is also a field of the agent's answers.
+/// Runs the program for 5 s after another holder, because a lock that was handed over must be
+/// renewed early. The program must release the lock. Then starts the program for an hour, and kills
+/// the agent: the program must notice that. The lock's name, `id`, is also a field of the agent's
+/// answers.
 async fn check_example(program: impl Fn() -> Command, [seconds, hour]: [&[&str]; 2], lost: &str) {
     let (servers, folder) = (servers(3).await, tempfile::tempdir().unwrap());
     let (mut running, socket) = agent(&servers, folder.path());
@@ -146,7 +147,7 @@ async fn example_for_shell_releases_and_stops_at_a_loss() {
     check_example(program, [&seconds, &hour], "lock is lost").await;
 }
 
-/// A `curl` whose lock has ended at the first `keep`. A later one would give it an hour.
+/// A fake `curl`: at the first `keep`, the lock has ended. A second `keep` would report an hour.
 const CURL_OF_A_LOST_LOCK: &str = r#"#!/bin/sh
 case $* in
   */keep)
@@ -157,7 +158,8 @@ case $* in
 esac
 "#;
 
-/// The signal reaches the script and its keeper. The work ignores it, and needs the keeper.
+/// The signal reaches the script and its keeper. The work ignores the signal, and still needs the
+/// keeper.
 #[test]
 fn example_for_shell_stops_at_a_loss_after_a_signal() {
     if is_missing("setsid") {

@@ -9,8 +9,8 @@ use super::{Background, EACH_NODE, IN_VAIN, at_once, bare, done, line_of, over, 
 use crate::common::server::Server;
 use crate::common::servers;
 
-/// Starts a client of these servers, which keeps its lock. Waits until it has the lock, and its
-/// list is in force on each server.
+/// Starts a client that keeps its lock. Waits until the client has the lock, and its list is in
+/// force on each server.
 fn client(servers: &[Server], options: &[&str], folder: &Path) -> Background {
     let client = Background::start(&mut run(servers, "job", options, "echo > $0/in; exec sleep 1000", folder));
     line_of(&folder.join("in"));

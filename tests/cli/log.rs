@@ -73,7 +73,7 @@ async fn notes_and_errors_are_objects_too() {
     assert_eq!(code, 75);
     let options = ["--timeout", "1h", "--log-format", "json"];
     let mut waits = Background::start(&mut run(&servers, "job", &options, "true", folder.path()));
-    // On a busy machine, the note may say that no quorum votes yet, or name no holder.
+    // On a busy machine, the note may say that no quorum votes yet, or may name no holder.
     let note = "\"job\", for 60 min at most";
     let is_note = |object: &Value| object["message"].as_str().unwrap().contains(note) && object["level"] == "INFO";
     until("it says what it waits for", || whole_lines(&mut waits).iter().any(is_note));

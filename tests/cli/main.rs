@@ -71,11 +71,11 @@ use rustix::process::{Pid, Signal, kill_process};
 const IN_VAIN: &str = "5s";
 
 /// Options for commands that report each node, if no node hangs: the commands wait until they know
-/// the state of all nodes. If a quorum is down, do not use them: the commands would wait for the
-/// quorum.
+/// the state of all nodes. Do not use these options if a quorum is down: the commands would wait
+/// for the quorum.
 const EACH_NODE: [&str; 4] = ["--connect-timeout", "50s", "--node-timeout", "20s"];
 
-/// The command without nodes. Of the variables `QUORUMLOCK_*` of the caller, it gets only the
+/// The command without nodes. Of the caller's variables `QUORUMLOCK_*`, the command gets only the
 /// transport.
 fn bare() -> Command {
     bare_at(env!("CARGO_BIN_EXE_quorumlock").as_ref())
@@ -165,7 +165,7 @@ fn until_released(servers: &[Server], name: &str) {
     until(&format!("{name} is released"), || servers.iter().filter(is_free).count() > servers.len() / 2);
 }
 
-/// Waits until each server has the list of a client. A client goes on when a quorum has it.
+/// Waits until each server has the list of a client. A client does not wait for the last server.
 fn until_listed(servers: &[Server]) {
     until("a list is in force on each node", || servers.iter().all(|server| !server.record("list").is_empty()));
 }
@@ -209,18 +209,18 @@ fn note(pid: &str) {
     }
 }
 
-/// Whether the process runs whose pid was read before. A zombie does not count, and neither does
-/// another process with this pid.
+/// Whether the process whose pid this test has read runs. Zombies and other processes with the same
+/// pid do not count.
 fn runs(pid: &str) -> bool {
     stat(pid).is_some_and(|(state, began)| !["Z", "X"].contains(&&*state) && is_noted(pid, &began))
 }
 
-/// Whether the process runs or is a zombie whose pid was read before.
+/// As `runs`, but a zombie counts.
 fn exists(pid: &str) -> bool {
     stat(pid).is_some_and(|(_, began)| is_noted(pid, &began))
 }
 
-/// Whether the process with this start time is the one whose pid was read before.
+/// Whether the pid was not noted, or was noted with this start time.
 fn is_noted(pid: &str, began: &str) -> bool {
     BEGAN.with_borrow(|noted| noted.get(pid).is_none_or(|noted| noted == began))
 }
@@ -271,7 +271,6 @@ impl Background {
         self.err().comes_to(what)
     }
 
-    /// Waits for the first line of standard output.
     fn first_line(&mut self) -> String {
         let text = self.out().comes_to("\n");
         text.lines().next().unwrap().to_owned()
@@ -299,7 +298,7 @@ impl Drop for Background {
     }
 }
 
-/// The text that a child writes to one of its pipes. A thread reads it at once.
+/// The text that a child writes to one of its pipes. A thread reads the pipe at once.
 struct Said {
     bytes: Arc<Mutex<Vec<u8>>>,
     reading: Option<JoinHandle<()>>,

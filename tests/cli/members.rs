@@ -16,8 +16,8 @@ fn json(command: &mut Command) -> (i32, Value) {
     (code, serde_json::from_str(&out).unwrap_or_else(|error| panic!("{error}: {out}{err}")))
 }
 
-/// What the command shows when each node has answered. One run of the command asks each node only
-/// once, and does not wait for a slow node.
+/// Repeats the command until each node has answered, because one run does not wait for a slow node.
+/// Returns the exit code and the output.
 fn shown(servers: &[Server]) -> (i32, Value) {
     let mut seen = (0, Value::Null);
     until("each node answers", || {
@@ -38,8 +38,8 @@ fn text(servers: &[Server], options: &[&str], told: &str) -> (i32, String) {
     seen
 }
 
-/// Starts a client of these servers, which keeps its lock. Waits until it has the lock, and its
-/// list is in force on each server.
+/// Starts a client that keeps its lock. Waits until the client has the lock, and its list is in
+/// force on each server.
 fn client(servers: &[Server], folder: &Path) -> Background {
     let _ = std::fs::remove_file(folder.join("in"));
     let client =
@@ -123,7 +123,7 @@ async fn node_that_has_not_answered_is_told_as_in_status() {
     let servers = servers(3).await;
     servers[1].stop();
     for form in [None, Some("--json")] {
-        // With the default of --node-timeout (2 s), the node may be down by then.
+        // With the default --node-timeout (2 s), the node may count as down after these 5 s.
         let times = ["--connect-timeout", IN_VAIN, "--node-timeout", "20s"];
         let (_, out, err) = done(over(&servers).arg("members").args(times).args(form));
         let told = "no answer within 5 s, so it hangs or is far away; use a longer --connect-timeout to find out which";

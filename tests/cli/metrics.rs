@@ -18,7 +18,7 @@ pub(crate) fn page(port: u16, path: &str) -> String {
 pub(crate) fn answer(port: u16, path: &str) -> (u16, String) {
     let Ok(mut stream) = TcpStream::connect(("127.0.0.1", port)) else { return (0, String::new()) };
     let mut text = String::new();
-    // The program may end just now.
+    // Ignore errors: the program may end just now.
     let _ = write!(stream, "GET {path} HTTP/1.0\r\nHost: localhost\r\nConnection: close\r\n\r\n");
     let _ = stream.read_to_string(&mut text);
     let Some((head, body)) = text.split_once("\r\n\r\n") else { return (0, String::new()) };

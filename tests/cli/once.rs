@@ -23,7 +23,7 @@ async fn the_first_runs_and_the_others_say_so_and_exit_as_they_are_told() {
     let servers = servers(3).await;
     let (code, out, err) = tried(&mut run(&servers, &HOURLY, "echo $QUORUMLOCK_NAME"));
     assert_eq!((code, out.as_str()), (0, "report\n"), "{err}");
-    // On a busy machine, the nodes may answer too late when the end of the period is asked for.
+    // On a busy machine, the nodes may be too late to report the end of the period.
     until("the end of the period is told", || {
         let (code, out, err) = tried(&mut run(&servers, &HOURLY, "echo again"));
         assert_eq!((code, out.as_str()), (0, ""), "{err}");

@@ -100,8 +100,8 @@ async fn where_all_nodes_refuse_the_login_it_ends_at_once_and_says_what_to_give(
     assert!(err.contains("--password-file FILE") && !err.contains("waits longer"), "{err}");
 }
 
-/// The server has the user `locks`, and the default user. Returns the lines that `run` writes to
-/// standard error.
+/// Starts `run` over a server that has the user `locks` and the default user. Returns, among other
+/// values, the lines that `run` writes to standard error.
 async fn in_a_rotation(text: Option<&str>) -> (Server, PathBuf, Background, impl Iterator<Item = String>, TempDir) {
     let server = Server::start().await;
     server.command(&["ACL", "SETUSER", "locks", "on", &format!(">{PASSWORD}"), "~*", "&*", "+@all"]);

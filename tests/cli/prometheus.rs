@@ -1,6 +1,6 @@
 //! A real Prometheus, which scripts/test fetches if it is missing, scrapes the command and a
-//! program with the library, and evaluates the alerts. The tests send the dashboard's queries to
-//! Prometheus.
+//! program that uses the library, and evaluates the alerts. The tests send the dashboard's queries
+//! to Prometheus.
 
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
@@ -106,8 +106,8 @@ fn dashboard() -> Vec<(String, String)> {
     queries
 }
 
-/// Serves the metrics of this process's recorder over HTTP while the test runs, as a program with
-/// the library does.
+/// Serves the metrics of this process's recorder over HTTP while the test runs, as a program that
+/// uses the library does.
 fn serve(handle: PrometheusHandle) -> u16 {
     let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -181,7 +181,7 @@ async fn a_real_prometheus_has_an_answer_to_each_question_of_the_dashboard_and_f
         ("count({job=\"run\",__name__=~\"quorumlock_.*\"})", 200.0..=300.0),
     ] {
         // After a scrape that took longer than a second, a program has no data until the next
-        // scrape. And the first renewals may be late.
+        // scrape. The first renewals may be late, too.
         let mut value = f64::NAN;
         let is_right = comes_true(|| {
             value = prometheus.one(query);

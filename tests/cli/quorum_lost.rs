@@ -8,9 +8,9 @@ use crate::common::servers;
 /// What happens to two of three nodes.
 #[derive(Clone, Copy)]
 enum Trouble {
-    /// They do not answer.
+    /// The nodes do not answer.
     Hang,
-    /// They answer with an error.
+    /// The nodes answer with an error.
     RefuseWrites,
 }
 
@@ -81,7 +81,7 @@ async fn waiter_is_told_at_once_that_the_quorum_is_lost_and_is_back() {
     let servers = servers(3).await;
     servers.iter().for_each(|server| server.take("job", "somebody/else"));
     let mut waiter = Background::start(over(&servers).args(["run", "job", "--node-timeout", "1s", "--", "true"]));
-    // On a busy machine, the first note may be that no quorum votes yet, or name no holder.
+    // On a busy machine, the first note may say that no quorum votes yet, or may name no holder.
     waiter.says("for \"job\", for 60 min at most");
     let lost = "quorumlock: waiting for a quorum of nodes, and then for \"job\", for ";
     let back = "quorumlock: a quorum votes now; waiting for \"job\", for ";

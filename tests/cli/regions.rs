@@ -71,8 +71,8 @@ async fn services_near_and_far_work_under_one_lock_until_sigterm_and_tell_what_t
     let mut relay = far(&servers, &ports, "10ms");
     let through = named(ports.each_ref().map(|port| format!("redis://127.0.0.1:{}", port.number())));
     let other = Background::start(&mut service(&through, folder.path()));
-    // The services run together, but the first also runs alone at the beginning, and the second at
-    // the end. On a busy machine, a service may get no turn beside the other.
+    // On a busy machine, a service may get no turn while the other runs. So each also runs alone:
+    // one at the beginning, and one at the end.
     grows(folder.path(), 5);
     let one = Background::start(&mut service(&near(&servers), folder.path()));
     grows(folder.path(), 40);
@@ -155,7 +155,7 @@ async fn no_command_needs_more_rights_than_the_compose_file_gives() {
             assert_eq!(server.command(&["ACL", "LOG"]), "", "{words}");
         }
     }
-    // The check above can fail: a login with a wrong password is in the log.
+    // Show that the check above can fail: the log records a login with a wrong password.
     let (code, out, _) = done(bare().args(["status", "--nodes", &nodes[0].replace("locks:", "locks:x")]));
     assert_eq!(code, 69, "{out}");
     assert!(servers[0].command(&["ACL", "LOG"]).contains("auth"));

@@ -57,21 +57,21 @@ const PAIRS: [(&[&str], &[&str], &str); 5] = [
 ];
 
 /// The holder's command ignores SIGTERM, so it is killed when its grace is over. The next command
-/// waits for that.
+/// waits until then.
 #[tokio::test]
 async fn whatever_is_revoked_lets_the_next_in_when_its_command_has_ended() {
     let (servers, folder) = (servers(3).await, tempfile::tempdir().unwrap());
     let start = |words: &[&str], script: &str| {
         let folder = folder.path().join(words[1]);
         std::fs::create_dir_all(&folder).unwrap();
-        // The grace of 2.4 s is shorter than a hand-over. Otherwise `run` would end the next
-        // command before its first renewal.
+        // The grace of 2.4 s is shorter than a hand-over. With a longer grace, `run` would end the
+        // next command before its first renewal.
         let options = ["--ttl", "12s", "--timeout", "1h"];
         Background::start(over(&servers).args(words).args(options).args(["--", "sh", "-c", script]).arg(folder))
     };
     let holders = PAIRS.map(|(holds, ..)| start(holds, "trap '' TERM; echo $$ > $0/pid; while :; do sleep 1; done"));
     let pids = PAIRS.map(|(holds, ..)| line_of(&folder.path().join(holds[1]).join("pid")));
-    // Another process may have the pid, so look for the folder in its arguments.
+    // Another process may have got the pid, so look for the folder in the process's arguments.
     let alone = "if grep -qsF $0 /proc/$(cat $0/pid)/cmdline; then echo beside; else echo alone; fi > $0/next";
     let nexts = PAIRS.map(|(_, waits, _)| start(waits, alone));
     for (.., name) in PAIRS {
@@ -93,7 +93,8 @@ async fn whatever_is_revoked_lets_the_next_in_when_its_command_has_ended() {
 async fn now_frees_the_name_under_its_holder_and_says_what_that_may_do() {
     let (servers, folder) = (servers(3).await, tempfile::tempdir().unwrap());
     let script = "echo $QUORUMLOCK_FENCING_TOKEN > $0/token; exec sleep 1000";
-    // The holder would notice with a renewal, which is due after a third of the ttl.
+    // The ttl is long: the holder would notice the release with its first renewal, after 20
+    // minutes.
     let mut holder = Background::start(&mut run(&servers, "job", &["--ttl", "1h"], script, folder.path()));
     line_of(&folder.path().join("token"));
     let (code, out, err) = done(over(&servers).args(["release", "job", "--force", "--now", "--yes"]));
@@ -147,7 +148,7 @@ async fn where_too_few_nodes_vote_no_name_is_told_to_have_been_free() {
         assert!(code == 69 && out.is_empty(), "{out}{err}");
         assert!(err.contains("\"job\" was revoked on ") && !err.contains("nobody can tell"), "{err}");
         assert!(err.contains(&format!(" of 3 nodes, and no node names a holder{until_then}")), "{err}");
-        // Minutes may pass until the command has started.
+        // The machine may stall for minutes before the command starts.
         let again = (55..=61)
             .any(|minutes| err.ends_with(&format!("run this command again in {minutes} min, when a quorum votes\n")));
         assert!(again, "{err}");
@@ -260,7 +261,7 @@ async fn who_is_named_by_too_few_nodes_is_told_and_asked_about() {
     assert!(code == 0 && told, "{out}{err}");
 }
 
-/// A client that keeps its list in force. It ends when its standard input is closed.
+/// A client that keeps its list in force. The client ends when its standard input is closed.
 fn client(servers: &[Server]) -> Background {
     let mut command = over(servers);
     command.args(["run", "other", "--", "sh", "-c", "echo runs; cat"]).stdin(Stdio::piped()).stdout(Stdio::piped());

@@ -15,8 +15,7 @@ struct Executable {
 }
 
 impl Executable {
-    /// Use a link and no copy: while another test starts a process, a file that was just written
-    /// may be busy.
+    /// Makes a link and no copy: while another test starts a process, a new file may be busy.
     fn new() -> Self {
         let original = Path::new(env!("CARGO_BIN_EXE_quorumlock"));
         let executable = Self { folder: tempfile::tempdir_in(original.parent().unwrap()).unwrap() };

@@ -11,8 +11,8 @@ use crate::common::program::command;
 use crate::common::server::Server;
 use crate::common::{new_servers, servers};
 
-/// Runs the command until it ends with `code`, and returns its output. If the machine stalls, no
-/// quorum may answer in time, or no grant may count: the command says so, and ends with 69.
+/// Repeats the command until it ends with `code`, and returns its output. If the machine stalls,
+/// the command may end with 69, because a quorum answered or granted too late.
 fn ends_with(code: i32, mut command: impl FnMut() -> Command) -> (String, String) {
     let mut told = (String::new(), String::new());
     until("a quorum answers in time", || {
@@ -28,7 +28,7 @@ fn ends_with(code: i32, mut command: impl FnMut() -> Command) -> (String, String
 /// A script that writes its pid to a file, and runs until it is ended.
 const FOR_EVER: &str = "echo $$ > $0/pid; while :; do sleep 0.02; done";
 
-/// For a lock that must be acquired. By default, `run` waits for 15 s, and a machine may stall for
+/// A timeout for locks that must be acquired. The default is 15 s, and a machine may stall for
 /// longer.
 const HOUR: [&str; 2] = ["--timeout", "1h"];
 
@@ -122,7 +122,7 @@ async fn who_waits_behind_a_set_is_told_so() {
 async fn a_command_that_does_not_start_frees_the_lock() {
     let (servers, folder) = (servers(3).await, tempfile::tempdir().unwrap());
     let mut number = 0;
-    // `run` waits for the release for 200 ms, which may be too short on a busy machine.
+    // `run` waits for its release for only 200 ms, which may be too short on a busy machine.
     until("the lock is free afterwards", || {
         number += 1;
         let name = format!("job/{number}");
@@ -231,7 +231,7 @@ async fn no_wait_overrides_the_files_timeout() {
 async fn that_another_holds_it_is_told_by_the_code_that_was_asked_for() {
     let (servers, folder) = (servers(3).await, tempfile::tempdir().unwrap());
     let tried = |code, options: &[&str]| ends_with(code, || run(&servers, "job", options, "exit 3", folder.path()));
-    // The command's own code is returned as it is.
+    // `run` returns the exit code of its command unchanged.
     tried(3, &["-n", "-E", "9"]);
     servers.iter().for_each(|server| server.take("job", "somebody/else"));
     for (options, code) in [(&["-n", "-E", "9"][..], 9), (&["--timeout", IN_VAIN, "--conflict-exit-code", "255"], 255)]
@@ -347,8 +347,7 @@ async fn a_signal_while_waiting_ends_the_wait_and_leaves_nothing() {
     let mut holder = Background::start(&mut run(&servers, "job", &HOUR, FOR_EVER, folder.path()));
     line_of(&folder.path().join("pid"));
     let mut waiter = Background::start(over(&servers).args(["run", "job"]).args(HOUR).args(["--", "echo", "ran"]));
-    // The waiter waits once it is connected. From this moment, the node has two clients of this
-    // library.
+    // Once the waiter is connected, the node has two clients of this library.
     until("the waiter is connected", || {
         servers[0].command(&["CLIENT", "LIST"]).matches("name=quorumlock").count() >= 2
     });
@@ -404,8 +403,8 @@ async fn a_lock_lost_behind_the_commands_back_is_76_though_it_ended_by_itself() 
     let options = ["--ttl", "60s", "--timeout", "1h"];
     let robbed = Background::start(&mut run(&servers, "job", &options, script, folder.path()));
     line_of(&folder.path().join("pid"));
-    // A quorum is two nodes. If the third node was not connected, it does not hold the lock before
-    // the first renewal.
+    // A quorum is two nodes. A third node that was not connected holds the lock only after the
+    // first renewal.
     let held = servers.iter().filter(|server| server.forget("job")).count();
     assert!(held >= 2, "{held}");
     std::fs::write(folder.path().join("go"), "").unwrap();
@@ -457,7 +456,7 @@ async fn when_all_nodes_hang_the_command_is_dead_before_the_first_key_ends() {
     let (code, _, err) = stubborn.done();
     let (asked, killed) = err.split_once("quorumlock: the command did not end by SIGTERM").expect(&err);
     assert!(code == 76 && asked.contains("could not be renewed") && killed.contains("SIGKILL"), "{code}: {err}");
-    // The message names each node: it did not answer, or is down after several timeouts.
+    // The message names each node: a node did not answer, or is down after several timeouts.
     assert!(servers.iter().all(|server| asked.contains(&format!("\n  {}: ", server.url()))), "{err}");
     let (asked, alive) = (times(&folder.path().join("asked")), times(&folder.path().join("alive")));
     let (asked, last) = (asked.first().unwrap(), alive.last().unwrap());

@@ -49,12 +49,11 @@ impl Screen {
         Self { command, keyboard, terminal, shown, gone }
     }
 
-    /// Presses keys.
     pub(super) fn types(&mut self, keys: &str) {
         self.keyboard.write_all(keys.as_bytes()).unwrap();
     }
 
-    /// Changes the terminal's size, as a user who drags the corner of a window.
+    /// Changes the terminal's size, as if a user dragged the corner of a window.
     pub(super) fn resize(&self, columns: u16, rows: u16) {
         self.shown.lock().unwrap().parser.screen_mut().set_size(rows, columns);
         tcsetwinsize(&self.terminal, size(columns, rows)).unwrap();
@@ -73,7 +72,6 @@ impl Screen {
         String::from_utf8_lossy(&self.shown.lock().unwrap().written).into_owned()
     }
 
-    /// Waits until the screen shows `what`.
     pub(super) fn shows(&self, what: &str) {
         self.comes_to(what, |text| text.contains(what));
     }
@@ -100,7 +98,7 @@ impl Screen {
         code
     }
 
-    /// Closes the terminal, as a window that is closed. Returns the command's exit code.
+    /// Closes the terminal, as if a user closed its window. Returns the command's exit code.
     pub(super) fn goes(mut self) -> i32 {
         let command = self.command.take().unwrap();
         self.gone.store(true, Ordering::Relaxed);

@@ -76,7 +76,7 @@ async fn a_password_in_an_address_is_not_told_even_where_the_address_is_wrong() 
     assert_eq!(silent(environment.arg("--help")).0, 0);
 }
 
-/// The list is split at commas. A part before a comma may lack the `@` that marks the end of a
+/// The list of nodes is split at commas. A part before a comma may lack the `@` that ends a
 /// password.
 #[test]
 fn a_password_that_is_not_percent_encoded_is_not_told_either() {
@@ -138,7 +138,7 @@ fn a_password_of_an_address_at_the_wrong_place_is_not_told() {
     }
     let (code, _) = silent(bare().args(["status"]).env("QUORUMLOCK_CONFIG", &address));
     assert_eq!(code, 64);
-    // Standard error cannot be written here.
+    // Here, all writes to standard error fail.
     let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
     let status = bare().args(["doctor", &address]).stderr(full).status().unwrap();
     assert_eq!(status.code(), Some(64));

@@ -20,7 +20,7 @@ async fn commands_that_share_a_name_run_together_and_another_alone() {
     until("both run", || folder.path().read_dir().unwrap().count() == 2);
     let (code, _, err) = done(&mut run(&servers, &["job", "--timeout", IN_VAIN], "true", folder.path()));
     assert_eq!(code, 75, "{err}");
-    // Perhaps only one node stores both readers, and `status` has ended before its answer.
+    // Perhaps only one node stores both readers, and `status` ended before this node answered.
     until("two readers are told", || {
         let (code, out, _) = done(over(&servers).args(["status", "job"]));
         code == 0 && out.contains("2 readers")

@@ -13,8 +13,8 @@ use crate::common::server::Server;
 use crate::common::{new_servers, servers};
 
 /// Runs `status` until each node that is not down has answered in time. `status` waits for a node's
-/// answer for 2 s at most, whatever the options are, and a busy machine may stall for longer. If a
-/// node of the test hangs, do not use this.
+/// answer for 2 s at most, whatever the options are, and a busy machine may stall for longer. Do
+/// not use this if a node hangs.
 pub(super) fn looked(command: &mut Command) -> (i32, String, String) {
     let mut ended = done(command);
     super::until("each node answers in time", || {
@@ -32,7 +32,7 @@ fn json(command: &mut Command) -> (i32, Value) {
     (code, serde_json::from_str(&out).unwrap_or_else(|error| panic!("{error}: {out}{err}")))
 }
 
-/// `quorumlock status WORDS`, once it knows how each node is.
+/// `quorumlock status WORDS`, which waits until it knows the state of each node.
 fn status(servers: &[Server], words: &[&str]) -> Command {
     let mut command = over(servers);
     command.arg("status").args(words).args(EACH_NODE);
@@ -97,7 +97,7 @@ async fn whoever_waits_for_a_quorum_sees_it_when_it_votes_or_is_told_that_none_d
     let mut command = over(&servers);
     let mut waits = Background::start(command.args(["status", "job", "--wait", "1h"]));
     super::until("it waits", || {
-        // A client that only looks writes nothing; the server knows of its connections.
+        // `status` writes nothing to the server, so look for its connection.
         servers[0].command(&["CLIENT", "LIST"]).lines().count() > 1
     });
     assert!(waits.child().try_wait().unwrap().is_none());
@@ -156,7 +156,7 @@ async fn a_held_name_is_shown_with_holder_count_time_and_fence() {
     assert!(table.len() == 6 && table.iter().all(|line| line.chars().count() <= 80), "{out}");
 }
 
-/// How many wait in the queue for `job`, by all nodes alike.
+/// Waits until each node reports this many waiters for `job`.
 fn in_line(servers: &[crate::common::server::Server], count: u32) {
     super::until(&format!("{count} wait in the queue"), || {
         let (_, seen) = json(over(servers).args(["status", "job", "--json"]));

@@ -26,7 +26,7 @@ async fn over_fred(change: impl FnOnce(&mut Command)) -> bool {
     let mut command = bare();
     command.env_remove("QUORUMLOCK_TRANSPORT").env("QUORUMLOCK_NODES", fake.url()).args(["status", "--max-ttl", "0"]);
     change(&mut command);
-    // The server knows no scripts. The report on that does not matter here.
+    // The fake server cannot run scripts. What `status` reports about this does not matter here.
     let (_, out, err) = tokio::task::spawn_blocking(move || done(&mut command)).await.unwrap();
     assert!(out.contains("7.0.0"), "the server told its version: {out}{err}");
     let noted = noted.lock().unwrap();

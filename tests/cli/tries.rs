@@ -62,7 +62,7 @@ async fn a_run_that_ends_before_a_quorum_votes_fails_at_once() {
     {
         let (code, _, err) = done(&mut quarantined(words));
         assert_eq!(code, 69, "{words:?}: {err}");
-        // Minutes may pass until the last command has started.
+        // The machine may stall for minutes before the last command starts.
         let told = (55..=61).any(|minutes| err.contains(&format!("quarantined for {minutes} min")));
         assert!(told && err.contains("use a longer timeout"), "{err}");
         assert!(err.contains("`quorumlock init`"), "{err}");

@@ -62,7 +62,7 @@ async fn a_quorum_that_refuses_to_answer_is_69_and_the_missing_right_is_named() 
     }
 }
 
-/// The claim is refused before it writes anything. So it does not even hold the name for one ttl.
+/// The node refuses the claim before it writes anything, so the name is not even held for one ttl.
 #[tokio::test]
 async fn who_lacks_a_right_that_acquiring_needs_keeps_nobody_out() {
     let servers = servers(3).await;
@@ -190,7 +190,7 @@ async fn new_servers_are_told_to_be_new_and_when_they_will_vote() {
         said.contains("this server is new, has restarted or lost its record, and may have forgotten locks"),
         "{said}"
     );
-    // Minutes may pass until the command has started.
+    // The machine may stall for minutes before the command starts.
     let told = (55..=61).any(|minutes| said.contains(&format!("no lock can be acquired for another {minutes} min")));
     assert!(told, "{said}");
 }
@@ -199,7 +199,7 @@ async fn new_servers_are_told_to_be_new_and_when_they_will_vote() {
 async fn servers_that_have_run_for_longer_than_max_ttl_vote_with_their_first_client() {
     let servers = new_servers(3).await;
     let tells = |words: &[&str]| tried(over(&servers).env("QUORUMLOCK_MAX_TTL", "6s").args(words));
-    // Two votes are enough: the third server may have been too young when it was asked for its
+    // Two votes are enough: the third server may have been too young when the client read its
     // uptime.
     let (code, out, err) = tells(&["status", "--wait"]);
     assert!(code == 0 && out.contains(" of 3 nodes vote") && out.contains("no record"), "{code}: {out}{err}");
@@ -295,7 +295,7 @@ async fn nodes_without_memory_vote_on_no_claim_and_know_who_holds() {
     assert_eq!(done(over(&servers).args(["run", "job", "--timeout", "1h", "--", "true"])).0, 0);
 }
 
-/// Lets saving fail: a folder has the name of the server's file. From then on, the server refuses
+/// Makes saving fail: a folder has the name of the server's file. From then on, the server refuses
 /// writes.
 pub(super) fn without_a_disk(server: &Server) {
     std::fs::create_dir(server.folder().join("dump.rdb")).unwrap();

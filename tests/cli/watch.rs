@@ -31,7 +31,6 @@ fn holder(servers: &[Server], name: &str, note: &str) -> Background {
     holder
 }
 
-/// The row of a node.
 fn row(text: &str, server: &Server) -> String {
     let port = format!("127.0.0.1:{} ", server.port());
     text.lines().find(|line| line.starts_with(&port)).unwrap_or_default().trim_end().to_owned()
@@ -43,7 +42,7 @@ fn was_slow(text: &str, server: &Server) -> bool {
     row(text, server).ends_with("slow") || text.contains(&format!("127.0.0.1:{} slow to answer", server.port()))
 }
 
-/// Whether the end of a hold is shown. If `watch` looked too long before the end, as on a busy
+/// Whether the end of a hold is shown. If `watch` last looked long before the end, as on a busy
 /// machine, it cannot tell whether the lock was released.
 fn shows_release(text: &str) -> bool {
     text.contains("job released by") || text.contains("job no longer held by")
@@ -131,10 +130,10 @@ async fn a_node_that_hangs_is_shown_as_slow_and_holds_up_nothing() {
 #[tokio::test]
 async fn names_are_shown_in_time_while_a_node_hangs() {
     let servers = servers(3).await;
-    // A search that waits for the node that hangs takes this long.
+    // A search that waited for the hanging node would take this long.
     let node_timeout = Duration::from_secs(60);
     let mut screen = Screen::start(&watching(&servers, &["--node-timeout", "60s"]), 80, 24);
-    // A node that hangs before it is connected never gets slow: it is down.
+    // A node that hangs before it is connected is shown as down, and never as slow.
     screen.comes_to("that it is up", |text| row(text, &servers[0]).ends_with("up"));
     screen.shows("0 names are held");
     servers[0].stop();
@@ -150,7 +149,7 @@ async fn names_are_shown_in_time_while_a_node_hangs() {
     assert_eq!(screen.ends(), 0);
 }
 
-/// The client is stopped, so that the server has no record for a while, as after FLUSHALL.
+/// The client is stopped, so that no client makes the record of the empty server for a while.
 #[tokio::test]
 async fn server_that_restarted_empty_is_not_said_to_have_forgotten() {
     let (mut servers, folder) = (servers(3).await, tempfile::tempdir().unwrap());
@@ -181,7 +180,8 @@ async fn name_that_is_released_and_then_taken_is_not_handed_over() {
     first.send(Signal::TERM);
     let _ = first.done();
     let _second = holder(&servers, "job", "second");
-    // On a busy machine, `watch` may miss the change of holder. It must not report a hand-over.
+    // On a busy machine, `watch` may miss the change of holder. `watch` must not report a
+    // hand-over.
     screen.comes_to("the second holder", |text| {
         text.lines().any(|line| line.starts_with("job ") && line.contains("second"))
     });
@@ -212,8 +212,7 @@ async fn the_queue_is_shown_and_events_are_selected_by_kind() {
     screen.types("ee");
     holder.send(Signal::TERM);
     screen.shows("note \"second\"");
-    // If `watch` looks between the release and the next hold, it reports these two and no
-    // hand-over.
+    // If `watch` looks between the release and the next hold, it reports both, and no hand-over.
     screen.comes_to("that it passed on", |text| {
         text.contains("job handed over by") || (shows_release(text) && text.contains("job taken by"))
     });
@@ -221,7 +220,7 @@ async fn the_queue_is_shown_and_events_are_selected_by_kind() {
     assert_eq!(screen.ends(), 0);
 }
 
-/// Without a push, `watch` asks only once a minute.
+/// Without a push, `watch` asks the nodes only once a minute.
 #[tokio::test]
 async fn what_nodes_push_is_shown_at_once() {
     let servers = servers(3).await;
@@ -281,7 +280,7 @@ async fn a_signal_gives_the_terminal_back() {
     }
 }
 
-/// `watch` puts no list in force, writes nothing under the name, and deals no token.
+/// `watch` puts no list in force, writes nothing under the name, and uses no token.
 #[tokio::test]
 async fn it_only_reads() {
     let servers = servers(3).await;
@@ -321,7 +320,7 @@ async fn passwords_are_never_drawn() {
     assert_eq!(screen.ends(), 0);
 }
 
-/// Each user may look at locks, and two may acquire none.
+/// The users of all nodes may read locks. On two nodes, the user has no right to acquire a lock.
 #[tokio::test]
 async fn lack_and_return_of_a_quorums_rights_are_told() {
     let servers = servers(3).await;

@@ -1,5 +1,5 @@
-//! One type for the operations of all verbs, with the fields of all verbs. It is for tests that
-//! send operations of several verbs, or check operations of any verb.
+//! One type for the operations of all verbs, with the fields of all verbs. Tests use this type if
+//! they send operations of several verbs, or check operations of any verb.
 #![allow(dead_code, unreachable_pub, reason = "each test uses its part")]
 
 use std::sync::Arc;

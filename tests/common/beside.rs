@@ -7,9 +7,10 @@ use tracing::subscriber::{DefaultGuard, set_default};
 use tracing::{Dispatch, Event, Metadata, Subscriber};
 
 /// Two subscribers that want nothing. For each place in the code that logs, tracing remembers
-/// whether a subscriber wants its messages. If the process has a single subscriber, tracing asks
-/// only the subscriber of the thread that comes to this place first. This thread may belong to
-/// another test, which has no subscriber. With several subscribers, tracing asks all of them.
+/// whether any subscriber wants the messages of this place. If the process has a single subscriber,
+/// tracing asks only the subscriber of the thread that reaches the place first. This thread may
+/// belong to another test, without a subscriber. With several subscribers, tracing asks all of
+/// them.
 static BESIDE: OnceLock<[Dispatch; 2]> = OnceLock::new();
 
 struct Nobody;

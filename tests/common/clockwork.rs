@@ -24,12 +24,12 @@ impl Clockwork {
         let environment = |folder: &Path| {
             std::fs::write(folder.join("clock"), clock).unwrap();
             [
-                // libc comes next, so that the server uses libc's allocator and not jemalloc.
+                // Also preload libc, so that the server uses libc's allocator and not jemalloc.
                 // jemalloc reads the clock before libfaketime is ready.
                 ("LD_PRELOAD", format!("{}:libc.so.6", library.display())),
                 ("FAKETIME_TIMESTAMP_FILE", folder.join("clock").display().to_string()),
                 ("FAKETIME_NO_CACHE", "1".to_owned()),
-                // A time without a sign is a clock that stands still, in seconds since the epoch.
+                // A time without a sign stops the clock at this many seconds since the epoch.
                 ("FAKETIME_FMT", "%s".to_owned()),
                 // Fake only the wall clock, because the server's timers use the monotonic clock.
                 ("FAKETIME_DONT_FAKE_MONOTONIC", "1".to_owned()),
@@ -67,7 +67,7 @@ impl Clockwork {
     }
 
     pub fn set(&self, clock: &str) {
-        // Write another file, and rename it: so the server never reads half of a time.
+        // Write another file, and rename it, so that the server never reads half of a time.
         let fresh = self.file.with_extension("fresh");
         std::fs::write(&fresh, clock).unwrap();
         std::fs::rename(&fresh, &self.file).unwrap();

@@ -32,9 +32,9 @@ use server::Server;
 /// taken 42 s.
 pub const PATIENCE: Duration = Duration::from_secs(180);
 
-/// Waits so long that callers that begin after this wait come behind all callers that began before
-/// it. Nodes order waiters by tickets, which clients make from the clocks of nodes. A client's
-/// estimate of a node's clock may be wrong by half a round trip.
+/// Waits so long that later callers queue behind all callers that began before this wait. Nodes
+/// order waiters by tickets, which clients make from the clocks of nodes. A client's estimate of a
+/// node's clock may be wrong by half a round trip.
 pub async fn later() {
     tokio::time::sleep(Duration::from_secs(2)).await;
 }
@@ -62,8 +62,8 @@ pub async fn refused(builder: QuorumBuilder, says: &str) -> Error {
     }
 }
 
-/// A little less than the shortest round timeout of tests. If a release fails sooner, its time was
-/// not over, and it has failed for another reason.
+/// A little less than the shortest round timeout of tests. If a release fails sooner, the reason is
+/// not its timeout.
 const ROUND: Duration = Duration::from_millis(900);
 
 /// The result of a release. Machines may stall. So if no quorum confirmed the release within a
@@ -76,8 +76,8 @@ pub async fn released(ending: impl Future<Output = quorumlock::Result<Released>>
     }
 }
 
-/// The result of a call that must succeed, and goes on in the background, such as `proclaim`. `None`
-/// if no quorum confirmed it within the whole round timeout.
+/// The result of a call that must succeed and goes on in the background, such as `proclaim`. `None`
+/// if no quorum confirmed the call within the whole round timeout.
 pub async fn confirmed<T>(call: impl Future<Output = quorumlock::Result<T>>) -> Option<T> {
     let began = Instant::now();
     match call.await {
@@ -86,8 +86,8 @@ pub async fn confirmed<T>(call: impl Future<Output = quorumlock::Result<T>>) -> 
     }
 }
 
-/// The result of a call for which a quorum must answer. If no quorum answered within the whole round
-/// timeout, calls again, since machines may stall.
+/// The result of a call for which a quorum must answer. If no quorum answered within the whole
+/// round timeout, calls again: machines may stall.
 pub async fn answer<T, F: Future<Output = quorumlock::Result<T>>>(
     mut call: impl FnMut() -> F,
 ) -> quorumlock::Result<T> {

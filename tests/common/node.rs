@@ -71,7 +71,7 @@ pub async fn heard(address: &str, listener: Arc<Recorder>) -> RedisNode {
     node
 }
 
-/// A hello for a node without a record. It makes a record that is old at once and synced.
+/// A hello for a node without a record. This hello makes a record that is old at once and synced.
 pub fn initial(process: Arc<str>, max_ttl: Duration) -> Hello {
     Hello {
         intent: Intent::Make,
@@ -110,7 +110,6 @@ pub async fn ask_all(node: &dyn Node, operations: &[impl Clone + Into<Operation>
     all.into_iter().map(|(_, reply)| reply).collect()
 }
 
-/// Submits one operation.
 pub async fn ask(node: &dyn Node, operation: &(impl Clone + Into<Operation>)) -> Reply {
     ask_all(node, std::slice::from_ref(operation)).await.remove(0)
 }

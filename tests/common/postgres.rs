@@ -21,7 +21,7 @@ const MISSING: &str = "PostgreSQL is missing: scripts/test fetches it; by hand, 
 /// Debian's nobody. PostgreSQL refuses to run as root.
 const NOBODY: u32 = 65_534;
 
-/// A server process. Dropping it ends it.
+/// A server process. Dropping this value ends the server.
 pub struct Postgres {
     port: Port,
     process: Child,

@@ -35,7 +35,7 @@ enum Event {
     Inject(Arc<[u8]>),
 }
 
-/// The proxy. Dropping it cuts all connections.
+/// The proxy. Dropping this value cuts all connections.
 pub struct Proxy {
     port: u16,
     switch: Switch,
@@ -74,7 +74,6 @@ impl Proxy {
         format!("redis://127.0.0.1:{}", self.port)
     }
 
-    /// Switches both directions.
     pub fn both(&self, way: Way) {
         self.requests(way);
         self.replies(way);
@@ -275,7 +274,7 @@ async fn pump(
                 return;
             }
         }
-        // A partition also hides that the connection was closed.
+        // A held direction also holds back the close of the connection.
         let _ = way.wait_for(|way| *way != Way::Held).await;
     };
     tokio::join!(reading, writing);

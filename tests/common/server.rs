@@ -1,5 +1,4 @@
-//! A real redis-server on loopback, with a free port and without persistence. It ends with its
-//! handle.
+//! A real redis-server on loopback, with a free port and without persistence.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
@@ -15,7 +14,7 @@ use super::PATIENCE;
 use super::port::Port;
 use super::program::command;
 
-/// A redis-server process. Dropping it kills it.
+/// A redis-server process. Dropping this value kills the process.
 pub struct Server {
     port: Port,
     /// The other ports that the server's options name.
@@ -121,7 +120,6 @@ impl Server {
         self.more_ports.push(port);
     }
 
-    /// The folder for its files.
     pub fn folder(&self) -> &Path {
         self.folder.path()
     }
@@ -198,12 +196,10 @@ impl Server {
         Some((owner.to_owned(), words.next()?.parse().ok()?, words.next()?.parse().ok()?))
     }
 
-    /// The holder of a name.
     pub fn holder(&self, name: &str) -> Option<String> {
         self.hold(name).map(|(owner, ..)| owner)
     }
 
-    /// The fence of a name.
     pub fn fence(&self, name: &str) -> u64 {
         self.command(&["HGET", &key(name), "fence"]).parse().unwrap_or(0)
     }

@@ -36,8 +36,8 @@ impl Warped {
         Arc::new(Self { time, slept: Mutex::default(), wall })
     }
 
-    /// Suspends the machine for this time. Its monotonic clock counts this time, and its timers do
-    /// not.
+    /// Suspends the machine for this time. The machine's monotonic clock counts this time, and the
+    /// machine's timers do not.
     fn suspend(&self, time: Duration) {
         *self.slept.lock().unwrap() += time;
     }
@@ -158,7 +158,8 @@ mod memory {
         }
     }
 
-    /// Issue 8, item 5: the order of a queue depends on the nodes' clocks.
+    /// A ticket is the median of the clocks of the client and the nodes, so one wrong clock does
+    /// not matter.
     #[tokio::test(start_paused = true)]
     async fn clients_whose_wall_clocks_are_an_hour_wrong_are_served_in_the_order_they_came() {
         for (early_is_fast, late_is_slow) in [(HOUR, Duration::ZERO), (Duration::ZERO, HOUR)] {
@@ -270,7 +271,8 @@ mod memory {
     async fn a_majority_that_grants_after_the_validity_grants_nothing() {
         for (sleeps, wins) in [(SECOND, true), (20 * SECOND, false)] {
             let host = Warped::new();
-            // The node's own clock does not jump: it would hold the name for the whole ttl.
+            // The node's own clock does not jump, so the node would hold the name for the whole
+            // ttl.
             let time: Arc<dyn Host> = Arc::new(TokioTime::new(Handle::current()));
             let node = MemoryNode::new("memory://0", time);
             let sleepy: Arc<dyn Node> = Arc::new(Sleepy { node, host: host.clone(), sleeps });

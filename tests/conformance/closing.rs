@@ -81,7 +81,7 @@ both! {
         dropping_every_handle_leaves_no_task_and_no_connection, a_dropped_quorum_of_dead_and_hung_nodes_leaves_no_task;
 }
 
-/// With real servers only: a process must die.
+/// These tests need real servers, because a process must die.
 mod killed {
     use super::*;
     use std::io::{BufRead, BufReader};
@@ -90,7 +90,7 @@ mod killed {
     use crate::common::program::command;
 
     const NODES: &str = "QUORUMLOCK_TEST_NODES";
-    /// The child may stall for most of this time.
+    /// The ttl is long, because the child may stall for most of this time.
     const TTL: Duration = Duration::from_secs(24);
 
     #[tokio::test]

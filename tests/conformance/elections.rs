@@ -90,8 +90,8 @@ async fn leaders_and_values_are_seen_in_their_order(world: impl World) {
     drop(leader);
 }
 
-/// If observers only polled the nodes, they would see each change more than two seconds late, or
-/// would poll more often.
+/// If observers only polled the nodes, they would see a change more than two seconds late, or would
+/// exceed this test's bound on polls.
 async fn changes_are_pushed_and_nodes_are_asked_for_them_alone(world: impl World) {
     let (client, other) = (world.client().await, world.client().await);
     let mut leaders = observed(&other, "a");
@@ -111,7 +111,7 @@ async fn changes_are_pushed_and_nodes_are_asked_for_them_alone(world: impl World
     let looks = || world.all().iter().map(|&node| world.looks(node)).max().unwrap();
     let before = looks();
     let by_itself = |since: Instant| 1 + since.elapsed().as_secs() / 2;
-    // If machines stall, the hint of each node may come alone.
+    // If machines stall, the nodes' hints may come one by one, and each hint causes a look.
     let each = if world.stalls() { world.size() as u64 } else { 2 };
     let most = each * 22 + 8 + by_itself(began);
     assert!(before <= most, "{each} looks for each of 22 changes, and some by itself: {before} > {most}");
@@ -204,7 +204,7 @@ async fn a_candidate_is_elected_when_the_leader_resigns(world: impl World) {
 }
 
 async fn a_leader_without_a_quorum_proclaims_nothing_and_is_told_so(world: impl World) {
-    // The leader must not lose its office before its call has ended.
+    // The ttl is long, so that the leader keeps its office until its call has ended.
     let client = world.client_with(|builder| builder.ttl(3 * world.ttl())).await;
     let leader = client.election("a").campaign(PATIENCE).await.unwrap();
     world.confirmed(leader.proclaim("before")).await;

@@ -1,4 +1,4 @@
-//! Revoking a name and releasing it by force, also from nodes that make this hard.
+//! Revoking a name and releasing it by force, also on nodes with faults.
 
 use std::time::Duration;
 
@@ -71,8 +71,8 @@ async fn more_readers_than_nodes_name_are_all_released(world: impl World) {
     for _ in 0..30 {
         readers.push(lock.read(PATIENCE).await.unwrap());
     }
-    // A quorum is two nodes, and the third node may still get claims. The third node would grant a
-    // reader's claim that comes after this reader's release. So wait for all claims.
+    // Wait for all claims: the third node may get a claim late, and would grant a claim that comes
+    // after its reader's release.
     for node in world.all() {
         eventually("the node has all readers", async || world.look(node, "read").await.count == 30).await;
     }
@@ -97,7 +97,7 @@ both! {
         more_readers_than_nodes_name_are_all_released;
 }
 
-/// In memory only, since requests are lost here.
+/// These tests run in memory only, because they lose requests.
 mod lost {
     use super::*;
     use crate::world::Memory;

@@ -19,7 +19,8 @@ async fn counted(world: &impl World, name: &str, count: u32) {
 }
 
 async fn a_reentered_lock_is_counted_by_renewals_and_freed_with_the_last_guard(world: impl World) {
-    // Renewals tell the nodes the count, and the lock must not be lost before such a renewal.
+    // Renewals send the count to the nodes. With this ttl, the lock is not lost before such a
+    // renewal.
     let client = world.client_with(|builder| builder.ttl(3 * world.ttl())).await;
     let outer = client.lock("reentered").acquire(PATIENCE).await.unwrap();
     counted(&world, "reentered", 1).await;
@@ -144,7 +145,7 @@ async fn try_run_has_one_result_for_the_lock_and_the_body_and_releases_either_wa
     world.freed("run").await;
 }
 
-/// Sets the flag when it is dropped.
+/// Sets the flag when this value is dropped.
 struct Dropped(Arc<AtomicBool>);
 
 impl Drop for Dropped {
@@ -154,7 +155,7 @@ impl Drop for Dropped {
 }
 
 async fn run_drops_its_body_the_moment_the_lock_is_lost(world: impl World) {
-    // The lock must not be lost before all nodes hold it.
+    // With this ttl, the lock is not lost before all nodes hold it.
     let client = world.client_with(|builder| builder.ttl(3 * world.ttl())).await;
     let lock = client.lock("run");
     let dropped = Arc::new(AtomicBool::new(false));
@@ -178,7 +179,7 @@ async fn run_drops_its_body_the_moment_the_lock_is_lost(world: impl World) {
 }
 
 async fn inspecting_tells_the_holder_and_what_a_quorum_agrees_on(mut world: impl World) {
-    // No renewal must store again what is deleted below.
+    // With this ttl, no renewal restores the holds that are deleted below.
     let client = world.client_with(|builder| builder.ttl(600 * SECOND)).await;
     let agreed = async || inspected(&client, "seen").await.agreed();
     eventually("a quorum says that it is free", async || agreed().await == Some(false)).await;

@@ -57,7 +57,7 @@ struct Hold {
     lost: BoxFuture<'static, ()>,
     /// Calling this releases the lock. Dropping this drops the guard.
     guard: Box<dyn FnOnce() -> BoxFuture<'static, Released> + Send>,
-    /// The first deadline. Renewals move the deadline to later.
+    /// The deadline at the start. Renewals move it to later.
     deadline: Instant,
 }
 
@@ -171,7 +171,7 @@ async fn revoked(world: &impl World, kind: Kind, end: End, (holder, other): (&Qu
         world.answer(async || other.revoke(&kind.revoked()).await).await.unwrap();
         timeout(PATIENCE, lost).await.expect("the loss is told");
         told.notify_one();
-        // Give the next holder time to enter too early.
+        // Wait, so that the test notices a next holder that enters too early.
         sleep(300 * MS).await;
         gone.store(end != End::Stays, Ordering::SeqCst);
         match end {

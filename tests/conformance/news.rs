@@ -122,11 +122,11 @@ async fn a_lock_without_a_note_publishes_nothing() {
 async fn a_subscription_survives_the_end_of_its_connection() {
     let (server, bench) = real().await;
     for _ in 0..2 {
-        // The end of a connection counts as news, and so does the next subscription.
         eventually("no news is left", async || bench.told().await == 0).await;
         assert_ne!(server.command(&["CLIENT", "KILL", "TYPE", "pubsub"]), "0");
         eventually("there may be news", async || bench.recorder.news().contains(&name("a"))).await;
-        // The other connection may have ended too, and its end is noticed a little later.
+        // The connection for operations may have ended too, and the client may notice that a little
+        // later.
         eventually("it answers", async || ask(&*bench.node, &Asked::inspect([name("a")].into())).await.is_ok()).await;
     }
 }

@@ -150,7 +150,8 @@ async fn a_lock_without_a_note_costs_no_operation_more(world: impl World) {
     for number in 0.. {
         let (name, began, before) = (format!("a/{number}"), Instant::now(), asked());
         let guard = client.lock(&name).acquire(PATIENCE).await.unwrap();
-        // A node without this claim would grant the next claim, and would get its withdrawal too.
+        // A node that gets this claim late would grant the next claim, and would get one more
+        // operation: a withdrawal.
         world.held_everywhere(&name).await;
         let refused = world.answer(async || other.lock(&name).acquire(Duration::ZERO).await).await;
         assert!(refused.unwrap_err().is_timeout());
@@ -162,8 +163,8 @@ async fn a_lock_without_a_note_costs_no_operation_more(world: impl World) {
         let now = asked();
         // If the machine stalled, there may be more rounds, renewals and hellos.
         if began.elapsed() < 2 * SECOND {
-            // Each of the two clients may send hellos. A node that is slow to refuse the second claim
-            // also gets its withdrawal.
+            // Each of the two clients may send hellos. A node that is slow to refuse the second
+            // claim also gets the withdrawal.
             let most = |then: &u64| then + 3 * world.hellos();
             assert!(now.iter().zip(&three_more).all(|(now, then)| *now <= most(then)), "{before:?}, {now:?}");
             return;
@@ -180,7 +181,7 @@ async fn all_names_that_are_held_are_found_with_what_their_holders_say(mut world
     let _described = client.lock("c").describe("deploy #812").acquire(PATIENCE).await.unwrap();
     known_everywhere(&client, "c", "deploy #812").await;
     let _read = client.rw_lock("read").read(PATIENCE).await.unwrap();
-    // Without one node, the others must still be a quorum.
+    // All nodes must hold the names, so that two nodes are a quorum when the third is killed.
     world.held_everywhere("b").await;
     world.held_everywhere("read").await;
     released(client.lock("free").acquire(PATIENCE).await.unwrap().release()).await;

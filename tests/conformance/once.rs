@@ -207,7 +207,8 @@ async fn what_nobody_is_known_to_have_is_not_said_to_be_done(world: impl World) 
         .await;
 }
 
-/// Of three nodes, two have grants of different owners, which are gone. The third node has none.
+/// Two of three nodes have grants of different owners, and both owners are gone. The third node has
+/// no grant.
 async fn what_several_who_died_were_granted_is_not_said_to_be_done(world: impl World) {
     let (client, other) = (client(&world).await, client(&world).await);
     world.take(0, "a").await;

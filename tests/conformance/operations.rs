@@ -34,7 +34,7 @@ const fn granted(fence: u64) -> Outcome {
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// A list that hellos put in force for 75 s, and again if less than 65 s are left.
+/// A list that hellos put in force for 75 s, and renew if less than 65 s are left.
 fn list(name: &str) -> Arc<List> {
     Arc::new(List::new(name, ["a:1", "b:1", "c:1"], 60 * SECOND))
 }
@@ -251,7 +251,7 @@ async fn a_renewal_that_comes_after_its_release_revives_nothing(node: Bench) {
     node.claim("me", 5).await;
     node.release("me", 5).await;
     assert_eq!(node.renew("me", 5).await, Outcome::Lost { holder: String::new() });
-    // The renewal also revives nothing if the owner did not hold the name at its release.
+    // The result is the same for an owner that did not hold the name when it released the name.
     node.release("third", 7).await;
     assert_eq!(node.renew("third", 7).await, Outcome::Lost { holder: String::new() });
     assert_eq!(node.look("a").await.holder, None);
@@ -376,7 +376,7 @@ async fn a_late_withdrawal_of_an_earlier_ask_undoes_no_later_one(node: Bench) {
     assert_eq!(node.renew("me", 8).await, Outcome::Healed, "its owner goes on");
 }
 
-/// A claim that waits with this ticket. A hand-over to it lasts for `lasts`.
+/// A claim that waits with this ticket. A hand-over to its owner lasts for `lasts`.
 fn waits(owner: &str, ticket: u64, lasts: Duration) -> Asked {
     let waiter = Some(Waiter { ticket, lasts, again: TTL });
     Asked { waiter, ..operation(Verb::Claim, owner, 1) }
@@ -420,7 +420,7 @@ async fn a_release_that_freed_nothing_hands_nothing_over(node: Bench) {
     node.joins(&waits("c/1", 7, TTL)).await;
     assert_eq!(node.ask(&hands_over("other", 6, 9)).await, Outcome::Released { held: 0 });
     assert_eq!(node.look("a").await.holder.as_deref(), Some("me"));
-    // A hold that ended by itself: its former owner may still count the grant.
+    // A hold expires by itself. Its former owner may still count the grant.
     node.ask(&hands_over("me", 6, 0)).await;
     node.joins_after_expiry().await;
     assert_eq!(node.ask(&hands_over("other", 8, 9)).await, Outcome::Released { held: 0 });

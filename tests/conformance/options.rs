@@ -36,7 +36,7 @@ async fn a_caller_whose_rounds_are_used_up_gives_up_and_says_so(world: impl Worl
         assert!(error.to_string().contains(&format!("max_rounds ({most}) ended the wait")), "{error}");
         assert_eq!(error.nodes().len(), 3, "{error}");
         assert!(lock.try_acquire().await.unwrap().is_none());
-        // The timeout ended the wait before `max_rounds`.
+        // The timeout ended the wait before `max_rounds` was reached.
         let error = lock.acquire(Duration::ZERO).await.unwrap_err();
         assert!(error.is_timeout() && !error.to_string().contains("max_rounds"), "{error}");
     }

@@ -99,7 +99,7 @@ async fn who_gives_up_lets_the_next_of_its_owner_acquire(world: impl World) {
 }
 
 async fn a_lock_that_its_owner_lost_is_acquired_anew(world: impl World) {
-    // The second lock must not be lost too.
+    // With this ttl, the second lock is not lost if the machine stalls.
     let (client, owner) = (world.client_with(|builder| builder.ttl(3 * world.ttl())).await, Owner::new());
     let lock = client.lock("it").owned_by(&owner);
     let (first, second) = (lock.acquire(PATIENCE).await.unwrap(), lock.acquire(PATIENCE).await.unwrap());

@@ -29,8 +29,8 @@ async fn a_name_is_held_as_a_lock_or_as_a_gate(world: impl World) {
     for error in [tried.unwrap_err(), semaphore.acquire(1, 60 * SECOND).await.unwrap_err()] {
         assert!(error.is_config() && error.to_string().contains("\"it\" is held as a lock"), "{error}");
     }
-    // The error is the same if this client holds the lock itself. In this case, it asks no node for
-    // the name.
+    // The error is the same if this client holds the lock itself. In this case, the client asks no
+    // node for the name.
     let error = client.semaphore("it", 2).try_acquire(1).await.unwrap_err();
     assert!(error.is_config() && error.to_string().contains("\"it\" is held as a lock"), "{error}");
     assert!(lock.is_held());

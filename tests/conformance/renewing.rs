@@ -204,7 +204,7 @@ async fn a_forced_release_tells_the_old_holder_and_kills_its_token(world: impl W
             assert_eq!((taken.left, taken.from.len()), (Some(Duration::ZERO), 1), "{taken:?}");
             taken
         }
-        // Some nodes may have freed it.
+        // Some nodes may have freed the name.
         None => force().await,
     };
     assert!(taken.fence > guard.token() && inspected(&other, "forced").await.fence() == taken.fence);

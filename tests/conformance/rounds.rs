@@ -27,7 +27,7 @@ async fn quorum_table_of_one_to_nine_nodes(mut world: impl World) {
         let guard = client.lock(&name).try_acquire().await.unwrap().expect("a quorum is up");
         assert_eq!(guard.release().await.unwrap(), Released::Released, "{nodes} nodes");
         // Now one of these nodes refuses. Since other nodes are down, the client may not be able to
-        // tell who holds the lock. But it must not get the lock.
+        // tell who holds the lock. But the client must not get the lock.
         eventually("it is released", async || world.look(0, &name).await.holder.is_none()).await;
         world.take(0, &name).await;
         let refused = client.lock(&name).try_acquire().await;
@@ -266,7 +266,7 @@ mod in_memory {
         world.freed("unheard").await;
     }
 
-    /// In memory only: it needs a network that reorders and loses messages.
+    /// In memory only: this test needs a network that reorders and loses messages.
     #[tokio::test(start_paused = true)]
     async fn never_two_inside_on_a_network_that_delays_loses_and_reorders() {
         let world = Memory::start(5).await;

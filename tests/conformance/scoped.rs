@@ -16,7 +16,7 @@ use crate::world::{Redis, World};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// The type under which a body works.
+/// The kind of lock under which a body works.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Face {
     Lock,

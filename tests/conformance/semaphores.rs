@@ -153,7 +153,7 @@ async fn an_uncontended_permit_costs_each_node_a_claim_and_two_releases(world: i
     for many in [1, 3] {
         let (before, began) = (asked(), Instant::now());
         let guard = semaphore.acquire(many, PATIENCE).await.unwrap();
-        // The first claim was enough to get the permits.
+        // When the call returns, at least two nodes have got its claim.
         let now = asked();
         assert!(now.iter().zip(&before).filter(|(now, before)| now > before).count() >= 2);
         released(guard.release()).await;
@@ -207,7 +207,7 @@ async fn whoever_waits_for_one_of_many_is_told_of_any(world: impl World) {
     }
 }
 
-/// For how many permits of the semaphore `it` an owner waits.
+/// The number of permits of the semaphore `it` for which an owner waits.
 async fn waited_for(client: &Quorum, permits: u32) -> usize {
     let names: Vec<_> = (0..permits).map(|number| format!("it/{number}")).collect();
     let waited = join_all(names.iter().map(|name| waits(client, name))).await;

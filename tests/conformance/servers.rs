@@ -91,7 +91,7 @@ mod redis {
         let (fresh, others) = (new_servers(3).await, new_servers(3).await);
         let builder = |servers: &[Server]| crate::common::builder().nodes(servers.iter().map(Server::url));
         let careful = builder(&fresh).connect().await.unwrap();
-        // At first, the nodes may not have answered the first hello.
+        // At first, the nodes may not have answered their first hello.
         eventually("the quarantine is told", async || {
             let error = careful.lock("fresh").try_acquire().await.unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Unavailable);
@@ -109,7 +109,7 @@ mod redis {
         servers[0].make_old();
         let mut proxy = Proxy::to(servers[0].port()).await;
         let address = format!("redis://127.0.0.1:{}", proxy.port);
-        // A test must see the quarantine even if the machine stalls.
+        // The quarantine is long, so that the test sees it even if the machine stalls.
         let builder = crate::common::builder().node(address).max_ttl(20 * SECOND).ttl(20 * SECOND);
         let quorum = builder.connect().await.unwrap();
         eventually("it votes", async || quorum.nodes()[0].state == NodeState::Up).await;

@@ -40,7 +40,8 @@ fn held(session: &Session) -> Vec<String> {
     session.held().into_iter().map(|(name, _)| name.to_string()).collect()
 }
 
-/// Calls until the error tells this many conflicts. If the machine stalls, it may tell fewer.
+/// Repeats the call until the error names this many conflicts. If the machine stalls, an error may
+/// name fewer.
 async fn until_told(conflicts: usize, call: impl AsyncFn() -> Error) -> Error {
     let told = RefCell::new(None);
     eventually("the conflicts are told", async || {
@@ -152,7 +153,8 @@ async fn a_part_of_a_set_is_unlocked_and_the_rest_is_held_and_renewed(world: imp
 
 async fn what_is_unlocked_while_its_renewal_is_under_way_is_not_lost_and_stays_free(world: impl World) {
     let (client, other) = (world.client().await, world.client().await);
-    // It must not end before it is unlocked. The first renewal is sent when two thirds are left.
+    // The session must last until the unlock. Its first renewal is sent when two thirds of its ttl
+    // are left.
     let session = lasting(&world, &client).await;
     session.lock(["a", "b"], PATIENCE).await.unwrap();
     world.held_everywhere("b").await;

@@ -1,5 +1,5 @@
-//! Sets that have to wait: their names come one after the other, and a set may lose a name while it
-//! waits for another.
+//! Sets that have to wait: they get their names one after the other, and may lose a name while they
+//! wait for another.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -82,7 +82,7 @@ both! {
         one_of_several_names_that_came_at_once_is_unlocked;
 }
 
-/// Clients that have a network of their own each.
+/// Each client in these tests has a network of its own.
 mod apart {
     use std::sync::Arc;
 
@@ -105,7 +105,6 @@ mod apart {
         links: Vec<Faults>,
     }
 
-    /// Three nodes.
     struct Nodes {
         host: Arc<dyn Host>,
         stores: Vec<Arc<MemoryNode>>,

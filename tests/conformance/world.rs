@@ -17,11 +17,10 @@ use crate::common::{PATIENCE, eventually, servers};
 /// The owner of the names that a scenario holds without the library.
 pub const FOREIGNER: &str = "foreigner";
 
-/// Some nodes.
+/// The nodes of a scenario.
 pub trait World: Sized {
     /// Starts this many empty nodes.
     async fn start(nodes: usize) -> Self;
-    /// The number of nodes.
     fn size(&self) -> usize;
     /// How late an event may come. Real machines may stall.
     fn slack(&self) -> Duration;
@@ -39,19 +38,17 @@ pub trait World: Sized {
     async fn take(&self, node: usize, name: &str);
     /// Deletes the holder of a name by hand; the fence stays.
     async fn delete(&self, node: usize, name: &str);
-    /// Raises a name's fence.
     async fn raise(&self, node: usize, name: &str, fence: u64);
     /// How many claims and releases a node got. On a real server, how many script calls.
     fn asked(&self, node: usize) -> u64;
-    /// How many of these operations a release of this many names takes.
+    /// How many of the operations that `asked` counts are needed to release this many names.
     fn releases(&self, names: usize) -> u64;
     /// How many inspections a node got.
     fn looks(&self, node: usize) -> u64;
-    /// Lets the node hang: it keeps its connections and does not answer.
+    /// Suspends the node: it keeps its connections and does not answer.
     fn hang(&self, node: usize);
-    /// Lets a node that hangs go on.
+    /// Resumes a suspended node.
     fn resume(&self, node: usize);
-    /// Kills the node.
     fn kill(&mut self, node: usize);
     /// Starts a dead node again, without memory. `max_ttl` is that of the clients.
     async fn restart(&mut self, node: usize, max_ttl: Duration);
@@ -91,7 +88,6 @@ pub trait World: Sized {
     /// Acts as if all clients had been gone for so long that no list is in force.
     fn forget_lists(&self) {}
 
-    /// All nodes.
     fn all(&self) -> Vec<usize> {
         (0..self.size()).collect()
     }
@@ -120,7 +116,6 @@ pub trait World: Sized {
         eventually("the name is free on every node", async || self.holders(name).await == 0).await;
     }
 
-    /// Waits until all nodes hold a name.
     async fn held_everywhere(&self, name: &str) {
         eventually("every node holds the name", async || self.holders(name).await == self.size()).await;
     }
@@ -244,7 +239,6 @@ impl World for Memory {
     }
 }
 
-/// Real redis-server processes.
 pub struct Redis {
     pub servers: Vec<Server>,
 }

@@ -38,7 +38,7 @@ pub(super) struct State {
     pub(super) requests: VecDeque<Sent>,
     /// Replies on their way back.
     pub(super) replies: VecDeque<Answer>,
-    /// Whether a caller moves messages on now. Only one caller does, so that the order is kept.
+    /// Whether a caller moves messages on now. Only one caller at a time does, to keep their order.
     pub(super) pumping: bool,
     /// How often the node died. Answers from before its last death never arrive.
     pub(super) life: u64,
@@ -208,8 +208,8 @@ impl State {
             .then(|| Fault::new(FaultKind::Quarantined, "quarantined: it restarted, and may have forgotten locks"))
     }
 
-    /// When a message that is sent `now` arrives. It does not arrive earlier than the message
-    /// `before` it, unless messages may overtake each other.
+    /// When a message that is sent `now` arrives. It arrives no earlier than the previous message
+    /// (`before`), except if messages may overtake each other.
     fn due(&self, now: Tick, delay: Duration, before: Option<Tick>, host: &dyn Host) -> Tick {
         if self.reorders {
             #[allow(clippy::cast_precision_loss)]
@@ -260,7 +260,7 @@ pub(super) fn closed() -> Fault {
     Fault::new(FaultKind::Closed, "the connection ended before the answer")
 }
 
-/// Takes one from a budget, if there is one left.
+/// Takes one from a budget. Returns false if the budget is empty.
 const fn take(budget: &mut u32) -> bool {
     let left = *budget > 0;
     *budget = budget.saturating_sub(1);

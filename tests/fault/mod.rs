@@ -1,8 +1,8 @@
-//! A node that fails on demand. It wraps any other node.
+//! A wrapper around any node, which fails on demand.
 //!
-//! It stands for the network, and for the server process behind the network. Requests can be
-//! delayed, lost or held back. Replies can be delayed or lost. The node can hang, go down, and come
-//! back empty. Time, randomness and tasks come from the host, so that a run can be repeated. A
+//! The wrapper stands for the network, and for the server process behind the network. Requests can
+//! be delayed, lost or held back. Replies can be delayed or lost. The node can hang, go down, and
+//! come back empty. Time, randomness and tasks come from the host, so that a run can be repeated. A
 //! request without an answer in time ends with a timeout, as on a real connection.
 
 #![allow(dead_code, unreachable_pub, missing_debug_implementations, reason = "each test orders some of the faults")]
@@ -30,7 +30,7 @@ pub struct FaultyNode {
     relays: Arc<Relays>,
 }
 
-/// Controls the faults of one node. Cheap to clone.
+/// Controls the faults of one node.
 #[derive(Clone, Debug)]
 pub struct Faults {
     link: Arc<Link>,
@@ -187,8 +187,8 @@ impl Faults {
         lost.iter().chain(&unheard).for_each(|waiting| waiting.answer(Err(closed())));
     }
 
-    /// The new process `node` is behind the address. It votes on no claim for `quarantine`. Its
-    /// votes on renewals do not count until rounds that run now have ended.
+    /// From now on, the new process `node` is behind the address. The node votes on no claim for
+    /// `quarantine`. Its votes on renewals do not count until rounds that run now have ended.
     pub fn restart(&self, node: Arc<dyn Node>, quarantine: Duration) {
         self.kill();
         let now = self.link.host.now();

@@ -12,7 +12,7 @@ pub(super) struct Relay {
     link: Weak<Link>,
     index: usize,
     client: String,
-    /// Weak, since a client that has gone needs no hints.
+    /// This is weak, since a client that has gone needs no hints.
     listener: Weak<dyn Listener>,
 }
 
@@ -113,7 +113,7 @@ impl Listener for Relay {
         });
     }
 
-    /// Whether the client counts as subscribed. It does while its connection hangs, since the
+    /// Whether the client counts as subscribed. A client whose connection hangs counts, since the
     /// server still has the subscription.
     fn hears(&self) -> bool {
         self.is_heard() && self.link.upgrade().is_some_and(|link| !link.state().down)

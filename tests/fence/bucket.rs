@@ -34,7 +34,7 @@ struct Objects {
     unanswered: u32,
 }
 
-/// The server. Dropping it ends it.
+/// The server. Dropping this value ends the server.
 pub(crate) struct Bucket {
     port: u16,
     objects: Arc<Mutex<Objects>>,

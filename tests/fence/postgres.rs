@@ -16,7 +16,7 @@ use super::{held, paused_and_next};
 
 const MARGIN: Duration = Duration::from_millis(1);
 
-/// A database of its own.
+/// The database of one test.
 struct Database {
     server: Arc<Postgres>,
     name: &'static str,
@@ -182,7 +182,7 @@ async fn what_the_server_refuses_at_the_commit_was_not_committed() {
     assert_eq!(database.state().await, "packed");
 }
 
-/// A proxy that has lost its server sends such errors.
+/// A proxy that has lost its server sends such errors, and cannot know the outcome.
 #[tokio::test]
 async fn an_error_that_decides_nothing_leaves_it_unknown() {
     for (name, code) in [("undecided", "40003"), ("disconnected", "08006")] {

@@ -62,8 +62,8 @@ async fn a_read_keeps_earlier_holders_from_writing_behind_it() {
     is_stale(set(&mut connection, 8, "cancelled").await, 8, 9);
 }
 
-/// Lua's numbers are exact to 53 bits only. And the order of texts differs from the order of
-/// numbers if the lengths differ.
+/// Lua's numbers are exact only up to 2^53. If tokens have different lengths, their texts are not
+/// in the order of the numbers.
 #[tokio::test]
 async fn tokens_are_compared_exactly() {
     let server = Server::start().await;

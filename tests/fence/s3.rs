@@ -16,7 +16,7 @@ const KEY: &str = "orders/42";
 
 type Store = Arc<dyn ObjectStore>;
 
-/// Both stand-ins. The server ends with its handle.
+/// Both stand-ins. Dropping the bucket ends its server.
 async fn stores() -> (Bucket, [Store; 2]) {
     let bucket = Bucket::start().await;
     let client = Arc::new(bucket.client());
@@ -87,7 +87,7 @@ async fn the_next_holders_write_of_the_same_content_is_noticed() {
         put(store, KEY, 8, b"packed").await.unwrap();
         let late = store.put(KEY, Bytes::from_static(b"cancelled"), Condition::Matches(e_tag.clone())).await.unwrap();
         assert_eq!(late, Put::Refused);
-        // An ETag also does not come back with the content if one holder writes several times.
+        // If one holder writes the old content again, the ETag is also a new one.
         let Found { e_tag, .. } = store.get(KEY).await.unwrap().unwrap();
         put(store, KEY, 8, b"shipped").await.unwrap();
         put(store, KEY, 8, b"packed").await.unwrap();
@@ -132,7 +132,7 @@ async fn a_write_without_an_answer_is_written_once() {
 }
 
 /// The outcome of a write is unknown. The next write with the same token settles this outcome, even
-/// if it writes the old content again. After it, the first write comes too late.
+/// if both contents are equal: after that, the first write comes too late.
 #[tokio::test]
 async fn a_write_whose_outcome_is_unknown_comes_too_late_after_the_next_one() {
     let (_bucket, stores) = stores().await;

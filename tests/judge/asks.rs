@@ -7,7 +7,7 @@ use super::history::{Micros, SECOND};
 use super::processes::Processes;
 use super::rule::{Rule, Verdict};
 
-/// How long after the faults it takes at most until one list is in force.
+/// The longest time from the end of the faults until one list is in force.
 const SETTLES: Micros = 10 * SECOND;
 
 #[derive(Debug)]
@@ -26,10 +26,10 @@ pub struct Asks {
     camps: Vec<u8>,
     /// When all faults had ended.
     healed: Option<Micros>,
-    /// For each list, when one of its clients last got a lock that it must get.
+    /// For each list, when one of its clients last got a lock that it had to get.
     won: BTreeMap<u8, Micros>,
-    /// The failed calls that must get the lock and that another list kept out: the event and the
-    /// process of each.
+    /// The failed calls that had to get the lock, but were kept out by another list: the event and
+    /// the process of each.
     kept_out: Vec<(usize, u16)>,
 }
 
@@ -82,7 +82,6 @@ impl Asks {
         self.open.retain(|_, ask| ask.process != process);
     }
 
-    /// All faults have ended.
     pub fn healed(&mut self, now: Micros) {
         self.healed = Some(now);
     }

@@ -23,13 +23,13 @@ pub struct Lease {
     pub token: u64,
     /// Whether the holder is a reader.
     pub shared: bool,
-    /// How many permits the semaphore has, as the holder knows it; 0 if the lease is a lock.
+    /// How many permits the semaphore has in the holder's configuration; 0 if the lease is a lock.
     permits: u32,
     /// When the lease was acquired, and the number of this event.
     pub from: Micros,
     pub event: usize,
-    /// From when the lease keeps writers out, and the number of this event. If the reader was a
-    /// writer until it became a reader, this is the end of its lease as a writer.
+    /// From when the lease keeps writers out, and the number of this event. After a downgrade, this
+    /// is the end of the reader's lease as a writer.
     alone: (Micros, usize),
     /// The last time at which the holder certainly believed in the lease, or still worked under the
     /// lost lease.
@@ -39,13 +39,13 @@ pub struct Lease {
     pub until: Micros,
     /// When the lease ended, and the number of this event.
     over: Option<(Micros, usize)>,
-    /// False once the lease has reported, before it was given up, that it is not held.
+    /// False once the lease has reported a loss. Reports after the lease was given up do not count.
     held: bool,
     /// Whether a violation was recorded because the holder learned of the loss too late.
     late: bool,
     /// Whether its token is below a token that nodes forgot: see [`Tokens`].
     pub fell: bool,
-    /// Whether it was held beside another lease in a case in which nothing is promised.
+    /// Whether this lease was held beside another lease in a case in which nothing is promised.
     pub apart: bool,
 }
 
@@ -91,8 +91,7 @@ impl Lease {
     }
 }
 
-/// For each process, the number of the lease that it believed in until the latest time, and this
-/// lease.
+/// For each process, its lease with the latest `certain`, and the number of this lease.
 type Longest<'a> = BTreeMap<u16, (u32, &'a Lease)>;
 
 /// All leases by their numbers.
@@ -108,8 +107,8 @@ pub struct Beliefs {
     forgot: Vec<Micros>,
 }
 
-/// A revocation of a name. It ends leases that were acquired before the revocation `began`, and
-/// leases with a token below `below`.
+/// A revocation of a name. The revocation ends leases that were acquired before the revocation
+/// `began`, and leases with a token below `below`.
 #[derive(Debug)]
 struct Revoked {
     /// The process that revoked the name.
@@ -119,8 +118,8 @@ struct Revoked {
     below: u64,
     /// When these leases must have ended.
     by: Micros,
-    /// When a clock was stepped without the revoker's knowledge, if one was. Leases that were
-    /// acquired before this step may go on.
+    /// The time of a clock step that the revoker cannot know of, if any. Leases that were acquired
+    /// before this step may go on.
     unknown: Option<Micros>,
 }
 
@@ -166,7 +165,7 @@ impl Beliefs {
     }
 
     /// Whether other processes hold the same name at this moment, and nothing is promised for this
-    /// case. Marks the other leases.
+    /// case. Marks their leases.
     fn stand_apart(&mut self, lease: &Lease, promises: &Promises) -> bool {
         let mut apart = false;
         for number in &self.live {
@@ -192,7 +191,7 @@ impl Beliefs {
         }
     }
 
-    /// Until it became a reader, the reader was this writer. Nobody else may have written since the
+    /// This writer became the reader by a downgrade. Nobody else may have written since the
     /// writer's lease ended.
     pub fn follows(&mut self, reader: u32, writer: u32) {
         let ended = self.leases.get(&writer).and_then(|lease| lease.over);
@@ -242,7 +241,7 @@ impl Beliefs {
         }
     }
 
-    /// Whether the lease had not reported a loss before it was given up.
+    /// Whether the lease reported no loss until it was given up.
     pub fn was_held(&self, number: u32) -> bool {
         self.leases.get(&number).is_some_and(|lease| lease.held)
     }
@@ -334,8 +333,8 @@ impl Beliefs {
         }
     }
 
-    /// At the end: checks that at no time more permits were held than the largest number that any
-    /// holder knows. A history has only one semaphore.
+    /// Checks at the end that the permits held at one time never exceeded the largest number that
+    /// any holder knows. A history has only one semaphore.
     pub fn too_many(&self, verdict: &mut Verdict) {
         let permits = || self.leases.iter().filter(|(_, lease)| lease.permits > 0);
         let most = permits().map(|(_, lease)| lease.permits).max().unwrap_or(0);
@@ -349,11 +348,11 @@ impl Beliefs {
         }
     }
 
-    /// At the end: checks that no two processes believed in one name at the same time. Exceptions
+    /// Checks at the end that no two processes believed in one name at the same time. Exceptions
     /// are two readers, and cases in which nothing is promised.
     pub fn two_believers(&self, promises: &Promises, verdict: &mut Verdict) {
-        // Of the leases that were already compared, the longest ones, by team and name, and by
-        // whether they are of readers.
+        // The leases with the latest `certain` so far: by team, by name, and by whether their
+        // holders are readers.
         let mut longest: BTreeMap<((u8, u8), bool), Longest<'_>> = BTreeMap::new();
         let mut leases: Vec<_> = self.leases.iter().collect();
         leases.sort_by_key(|(_, lease)| lease.alone.1);

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::history::{Micros, SECOND, What};
 
-/// How long after a fault it takes until connections are up again and waiters have asked.
+/// How long after a fault it may take until connections are up and waiters have asked again.
 const SETTLES: Micros = 5 * SECOND;
 
 /// A fault that lasts until another event ends it.

@@ -142,13 +142,14 @@ pub enum What {
         began: Micros,
         period: Micros,
     },
-    /// The writer is about to become a reader. It no longer believes that it holds as a writer.
+    /// The writer is about to become a reader. It no longer believes that it holds the name as a
+    /// writer.
     Yields {
         process: u16,
         lease: u32,
     },
-    /// Until it became a reader, the reader with `lease` was the `writer`. Nobody else may have
-    /// written since the writer yielded.
+    /// The `writer` became the reader with `lease` by a downgrade. Nobody else may have written
+    /// since the writer yielded.
     Follows {
         process: u16,
         lease: u32,
@@ -169,13 +170,13 @@ pub enum What {
         token: u64,
         value: Option<u32>,
     },
-    /// The observer did not see the last value, long after all faults and all other values.
+    /// Long after all faults and all earlier values, the observer has not seen the last value.
     Unseen {
         process: u16,
         observer: u32,
     },
-    /// The lease is one of `permits` permits, as the client knows their number. No more permits may
-    /// be held at a time.
+    /// The lease is a permit. In the client's configuration, the semaphore has `permits` permits:
+    /// no more may be held at a time.
     Counted {
         process: u16,
         lease: u32,
@@ -193,8 +194,8 @@ pub enum What {
         process: u16,
         ask: u32,
     },
-    /// A session of this process does not hold this name although it must, or holds it although it
-    /// must not.
+    /// A session of this process should hold this name and does not, or should not hold this name
+    /// and does.
     HeldAmiss {
         process: u16,
         name: u8,
@@ -262,7 +263,7 @@ pub enum What {
         process: u16,
         name: u8,
         lease: u32,
-        /// Whether the lease ended at its deadline. Otherwise something ended it earlier.
+        /// Whether the lease ended at its deadline, and not earlier.
         expired: bool,
     },
     /// The work under a lost lease has ended: its guard is dropped now.
@@ -280,7 +281,7 @@ pub enum What {
         by: Micros,
     },
     /// A write of the holder reached the storage. `checked`: whether this storage checks tokens.
-    /// `taken`: whether it took the write.
+    /// `taken`: whether the storage took the write.
     Wrote {
         process: u16,
         name: u8,
@@ -294,7 +295,8 @@ pub enum What {
     Did(Op, Answer),
     /// The answer reached the process.
     Delivered(Op, Answer),
-    /// A node handed the name over to a waiter. This claim describes the grant; no client sent it.
+    /// A node handed the name over to a waiter. The `Op` describes the grant as a claim, which no
+    /// client sent.
     HandedOver(Op),
     /// The push of a hand-over reached the process.
     Pushed(Op),
@@ -378,8 +380,8 @@ pub enum What {
         node: u8,
     },
     /// A name has been free on a node since `since`, although this owner, the first live waiter,
-    /// has a place there. By the time `by`, a waiter should have asked, so that the name would be
-    /// held again.
+    /// has a place there. By the time `by`, a waiter should have asked, and the name should be held
+    /// again.
     Idle {
         node: u8,
         name: u8,
@@ -440,7 +442,7 @@ impl History {
         number
     }
 
-    /// A number that two histories share only if they are the same.
+    /// A hash of the history: runs with the same hash had the same history.
     pub fn digest(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
         self.events.hash(&mut hasher);
@@ -448,7 +450,6 @@ impl History {
         hasher.finish()
     }
 
-    /// One line of text.
     pub fn line<'a>(&'a self, event: &'a Event) -> Line<'a> {
         Line { history: self, event }
     }
@@ -459,7 +460,6 @@ impl History {
         self.events[first..=last].iter().map(|event| self.line(event).to_string())
     }
 
-    /// The whole history as text.
     pub fn text(&self) -> String {
         use std::fmt::Write;
         let mut text = String::new();

@@ -32,7 +32,7 @@ impl Line {
 
     /// A refused claim that waits takes a place, and a granted claim gives the place up.
     pub fn did(&mut self, op: Op, answer: Answer) {
-        // Another process revoked the name, which removes no place.
+        // A revocation comes from another process, and removes no place.
         if op.verb == Verb::Revoke {
             return;
         }
@@ -44,9 +44,8 @@ impl Line {
         }
     }
 
-    /// A node forgot its places. The judge remembers when owners gave their places up. So if an
-    /// older message is sent again and takes a place that its owner gave up, this place counts as
-    /// given up.
+    /// A node forgot its places. `left` stays, so that a place which an older message takes again
+    /// counts as given up.
     pub fn forgot(&mut self, node: u8) {
         self.stands.iter_mut().filter(|((.., at), _)| *at == node).for_each(|(_, stand)| stand.taken = None);
     }

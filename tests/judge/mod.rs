@@ -1,5 +1,5 @@
-//! Reads a history, and reports each event that breaks a promise. Knows the protocol's promises,
-//! and nothing of the client.
+//! Reads a history, and reports each event that breaks a promise. The judge knows the protocol's
+//! promises, and nothing of the client's code.
 //!
 //! The simulation records everything, including requests to nodes and their answers. Real processes
 //! report only the leases that they believe in, and are judged by these reports.
@@ -107,7 +107,8 @@ pub fn judge(events: &[Event], watched: Option<Watched>) -> Judgement {
     judge.finish()
 }
 
-/// The violations in a history of clients whose configurations are known, but not their requests.
+/// The violations in a history of clients whose configurations are known, but whose requests are
+/// not.
 fn judge_beliefs(events: &[Event], clients: Vec<Configured>) -> Vec<Rule> {
     let mut judge = Judge { promises: Promises::new(clients, false), ..Judge::default() };
     for (at, event) in events.iter().enumerate() {
@@ -299,8 +300,8 @@ impl Judge {
         self.periods.first(now, name, first, remembered, &mut self.verdict);
     }
 
-    /// A claim got no permit. So another client must have had a permit at most one period, by the
-    /// slowest clock, before this claim began.
+    /// A claim got no permit. So another client must have had a permit no earlier than one period,
+    /// by the slowest clock, before this claim began.
     fn skipped(&mut self, name: u8, began: Micros, period: Micros) {
         let since = began.saturating_sub(period + period / DRIFT);
         if self.rounds.as_ref().is_some_and(|rounds| !rounds.somebody_had(name, since)) {

@@ -78,7 +78,6 @@ impl Nodes {
         self.reads.iter_mut().filter(|((at, ..), _)| *at == node).for_each(|(_, (_, until))| *until = 0);
     }
 
-    /// The node handed the name over to the next waiter.
     pub fn handed_over(&mut self, now: Micros, op: Op, verdict: &mut Verdict) {
         self.granted(op, now + lasts(op.hand), verdict);
     }

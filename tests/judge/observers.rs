@@ -28,7 +28,6 @@ pub struct Observers {
 }
 
 impl Observers {
-    /// Somebody got the lock with this token.
     pub fn acquired(&mut self, lease: &Lease) {
         self.tokens.extend(lease.owner.map(|owner| (owner, lease.token)));
     }

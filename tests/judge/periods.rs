@@ -8,8 +8,8 @@ use super::rule::{Rule, Verdict};
 
 /// If no clock is stepped, nodes' clocks run apart by at most a fiftieth of a period.
 pub const DRIFT: Micros = 50;
-/// A period begins when a node grants it. This is at most so long before the client wins, since no
-/// vote counts for longer.
+/// The longest time from the start of a period until its client wins. A period starts when a node
+/// grants the claim, and no vote counts for longer.
 const ROUND: Micros = 5_000_000;
 
 /// For each name, the last permit that was the first of a period.

@@ -6,7 +6,7 @@ use super::history::{Micros, SECOND};
 /// How long it takes from the end of a pause until all tasks of the process have run.
 const WAKE: Micros = 3_000;
 /// How long a timer sleeps at most before it checks the clock. If the process's machine was
-/// suspended, the process reports a loss that much later.
+/// suspended, the process may report a loss this much later.
 const SLEEP: Micros = SECOND + WAKE;
 
 #[derive(Debug, Default)]

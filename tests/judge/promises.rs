@@ -81,14 +81,13 @@ impl Promises {
         open_or_close(now, self.troubles.entry(trouble).or_default(), lasts);
     }
 
-    /// Whether a point covers that both clients held one name at `at`, or that the later holder has
-    /// a lower token.
+    /// Whether a point of "What is not promised" covers that both clients held one name at `at`, or
+    /// that the later holder has a lower token.
     pub fn covers(&self, one: u16, other: u16, at: Micros) -> bool {
         let clients = self.clients.get(usize::from(one)).zip(self.clients.get(usize::from(other)));
         let Some((mine, theirs)) = clients.filter(|_| !self.strict) else { return false };
         let shared: Vec<u8> = (0..64).filter(|node| (mine.of & theirs.of) >> node & 1 == 1).collect();
-        // Point 6: for each node that the lists share, there was a recent time at which one of the
-        // clients could not hear from it.
+        // Point 6: for one of the clients, each shared node was silent at some recent time.
         let long = mine.lasts().max(theirs.lasts()) + 2 * mine.max_ttl.max(theirs.max_ttl);
         let unknown = |client| shared.iter().all(|&node| self.is_unheard(client, node, at.saturating_sub(long), at));
         if mine.list != theirs.list && (unknown(one) || unknown(other)) {
@@ -118,8 +117,8 @@ impl Promises {
         !self.strict && clients.is_some_and(|(mine, theirs)| mine.list != theirs.list)
     }
 
-    /// Whether clients of different lists must have noticed each other. They must if, within this
-    /// span, both could hear from a shared node for long enough.
+    /// Whether clients of different lists must have noticed each other. They must have, if both
+    /// could hear from a shared node for long enough within this span.
     pub fn must_know(&self, one: u16, other: u16, (from, until): Span) -> bool {
         let clients = self.clients.get(usize::from(one)).zip(self.clients.get(usize::from(other)));
         let Some((mine, theirs)) = clients.filter(|(mine, theirs)| mine.list != theirs.list) else { return false };

@@ -12,8 +12,8 @@ use super::rule::{Rule, Verdict};
 pub type Try = (Owner, u8);
 
 /// Within this time after a holder gave its lock up, all nodes must have been asked to release it.
-/// When a lock expires, a timer sends its release. Timers round to whole milliseconds, so this may
-/// be a millisecond or two late.
+/// When a lock expires, a timer sends its release. Timers round to whole milliseconds, so this
+/// release may be a millisecond or two late.
 const SOON: Micros = 3_000;
 
 /// How often a node may reply `stale` to one ballot before the owner must ask with another ballot.
@@ -36,7 +36,7 @@ struct Claimed {
     renewals: BTreeMap<Micros, u64>,
     /// Each node's last vote for a claim: a grant or a push.
     votes: BTreeMap<u8, Vote>,
-    /// Of the claims that wait and that a node refused: when the last one was sent, by node.
+    /// By node: when the last claim was sent that waits and that the node refused.
     registered: BTreeMap<u8, Micros>,
     /// When the first claim was sent.
     first: Option<Micros>,
@@ -86,14 +86,14 @@ struct Claimed {
 #[derive(Clone, Copy, Debug)]
 struct Vote {
     ballot: u64,
-    /// When the ask was sent that the node granted, or the ask whose place it confirmed before its
-    /// push.
+    /// For a grant: when the granted ask was sent. For a push: when the last ask was sent whose
+    /// place the node had confirmed.
     sent: Micros,
     ends: Micros,
 }
 
 impl Claimed {
-    /// Whether a node that was not asked to free the name may still hold it, and need not keep it
+    /// Whether a node without a release or withdrawal may hold the name, and need not keep the name
     /// for a period.
     fn is_kept(&self, processes: &Processes) -> bool {
         self.never_undone() != 0 && !self.keeps && !processes.is_dead(self.process)
@@ -113,7 +113,7 @@ impl Claimed {
         kept.fold(0, |nodes, (node, _)| nodes | 1 << node) & !self.released
     }
 
-    /// The highest ballot that was withdrawn on any node. No vote counts whose ballot is not above
+    /// The highest ballot that was withdrawn on any node. A vote counts only if its ballot is above
     /// this one.
     fn void(&self) -> u64 {
         self.withdrawn.values().copied().max().unwrap_or(0)
@@ -155,8 +155,8 @@ pub struct Rounds {
     /// By process, name and ballot: the owner that used the ballot, and when it first asked, or was
     /// handed the name, with this ballot.
     by_ballot: HashMap<(u16, u8, u64), (Owner, Micros)>,
-    /// By name, if a quorum has held the name for one owner, or for readers: when a node last began
-    /// or extended a hold for this owner or these readers.
+    /// By name, once a quorum has held the name for one owner, or for readers: when a node last
+    /// began or extended such a hold.
     had: HashMap<u8, Micros>,
     /// By name: the nodes that have held it for readers.
     read: HashMap<u8, u64>,
@@ -264,7 +264,6 @@ impl Rounds {
         }
     }
 
-    /// A node has carried out a release.
     pub fn released(&mut self, op: Op) {
         if let Some(claimed) = self.tries.get_mut(&of(op)) {
             claimed.freed |= bit(op);
@@ -284,7 +283,7 @@ impl Rounds {
         let all: Option<Vec<&Claimed>> = of.iter().map(|of| self.tries.get(of)).collect();
         let Some(all) = all else { return };
         let quorum = |claimed: &Claimed| self.quorum(claimed.process);
-        // If nodes are to keep a name for a period, it counts as held, and no node is asked.
+        // A name that nodes are to keep for a period counts as held, and no node gets a release.
         let stays = |claimed: &Claimed| claimed.keeps && claimed.given_back.is_none();
         let was_held = |claimed: &Claimed, before| stays(claimed) || claimed.answers(true, before) >= quorum(claimed);
         let was_gone = |claimed: &Claimed, before| claimed.answers(false, before) >= self.blocking(claimed.process);
@@ -383,8 +382,8 @@ impl Rounds {
                 // first time.
                 if void > before {
                     claimed.votes.retain(|_, vote| vote.ballot > void);
-                    // Pushes with a higher ballot may already have come. A quorum of them keeps a
-                    // deadline.
+                    // Pushes with a higher ballot may already have come. A quorum of such pushes
+                    // keeps a deadline.
                     let left = claimed.votes.values().filter_map(|vote| claimed.carried(vote.ballot, quorum)).max();
                     claimed.deadline = claimed.deadline.filter(|_| claimed.lease.is_some()).or(left);
                 }
@@ -393,8 +392,8 @@ impl Rounds {
         }
     }
 
-    /// Records the owner that uses a ballot. If two owners of one process use the same ballot, it
-    /// belongs to the later owner.
+    /// Records the owner that uses a ballot. If two owners of one process use the same ballot, the
+    /// ballot belongs to the later owner.
     fn asked_with(&mut self, op: Op, at: Micros) {
         let (owner, _) = self.by_ballot.entry((op.process, op.name, op.ballot)).or_insert((op.owner, at));
         *owner = op.owner.max(*owner);
@@ -408,7 +407,6 @@ impl Rounds {
         }
     }
 
-    /// A node handed the name over to this owner.
     pub fn handed_over(&mut self, now: Micros, op: Op, event: usize) {
         self.asked_with(op, now);
         self.granted(op);
@@ -424,7 +422,7 @@ impl Rounds {
         }
     }
 
-    /// From now on, a node holds the name for this owner, or holds it for longer than until now.
+    /// A node has begun or extended a hold of the name for this owner.
     pub fn has(&mut self, now: Micros, op: Op) {
         let quorum = self.quorum(op.process);
         let Some(claimed) = self.tries.get_mut(&of(op)) else { return };
@@ -475,7 +473,6 @@ impl Rounds {
         self.tries.get(&of)?.first
     }
 
-    /// A node's clock was stepped.
     pub fn stepped(&mut self, node: u8, by_ms: i64) {
         self.set_back |= by_ms < 0;
         if by_ms > 0 {
@@ -531,8 +528,8 @@ impl Rounds {
         }
     }
 
-    /// A push reached its process. The vote begins when the last claim that this node has refused
-    /// was sent, and lasts for the time of the hand-over.
+    /// A push reached its process. The vote lasts for the time of the hand-over, counted from the
+    /// sending of the last claim that this node refused.
     pub fn pushed(&mut self, now: Micros, op: Op) {
         self.asked_with(op, now);
         let Some(claimed) = self.tries.get_mut(&of(op)) else { return };

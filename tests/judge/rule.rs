@@ -22,15 +22,15 @@ pub enum Rule {
     /// After all faults had ended and all was quiet, an observer did not see the last leader's
     /// value.
     Unseen,
-    /// A later holder has no higher token.
+    /// A later holder does not have a higher token.
     TokenOrder,
     /// A storage that checks tokens took an older holder's write.
     StaleWrite,
-    /// A storage that checks tokens refused a write of the holder, which still held the name after
-    /// that.
+    /// A storage that checks tokens refused a write, although the writer still held the name
+    /// afterwards.
     HolderRefused,
-    /// A lease reports that it is held for longer than its quorum allows: until t0 + ttl - drift of
-    /// its last round.
+    /// A lease reports that it is held after the deadline that its quorum allows: t0 + ttl - drift
+    /// of its last round.
     BelievedTooLong,
     /// After a revocation, a lock was held for longer than the revocation reported, or a node
     /// granted a token that was revoked there.
@@ -41,8 +41,7 @@ pub enum Rule {
     NotFinal,
     /// A node's grant was never released, or not soon after the holder gave the lock up.
     NeverReleased,
-    /// A lock was released before its deadline, while its holder still had it, or had lost it and
-    /// not yet let go of it.
+    /// A lock was released before its deadline, and before its holder had let go of it.
     LetInEarly,
     /// A release returned that a name is free, but no quorum of nodes had freed it.
     NotFreed,
@@ -123,7 +122,6 @@ pub struct Violation {
     pub why: String,
 }
 
-/// The violations that were found.
 #[derive(Debug, Default)]
 pub struct Verdict {
     /// The number of the event that is being judged.

@@ -7,8 +7,8 @@ use super::rule::{Rule, Verdict};
 
 #[derive(Debug, Default)]
 pub struct Storage {
-    /// By team and name, the latest holder that wrote: the number of the event at which it acquired
-    /// the lock, and its token if nodes forgot a higher token.
+    /// By team and name, for the latest holder that wrote: the number of its `Acquired` event, and
+    /// its token if nodes forgot a higher token.
     latest: BTreeMap<(u8, u8), (usize, Option<u64>)>,
     /// The highest token of any write, by team and name.
     highest: BTreeMap<(u8, u8), u64>,

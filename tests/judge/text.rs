@@ -4,7 +4,6 @@ use std::fmt;
 
 use super::history::{Event, History, Micros, Op, SECOND, What};
 
-/// One event, as one line.
 pub struct Line<'a> {
     pub history: &'a History,
     pub event: &'a Event,

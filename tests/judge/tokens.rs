@@ -13,8 +13,7 @@ pub struct Clocks {
     pub zero: u64,
     /// How long a node that forgot has no vote, at least.
     pub quarantine: Micros,
-    /// How far a token may be ahead of the clocks, when a node forgets it, so that later tokens
-    /// must still be higher.
+    /// How far a forgotten token may be ahead of the clocks if later tokens must still be above it.
     pub ahead: Micros,
 }
 
@@ -22,7 +21,7 @@ pub struct Clocks {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dealt {
     Above,
-    /// Only below tokens that nodes forgot, and to which nodes need not be synced.
+    /// Not above some earlier tokens, which nodes forgot, and to which nodes need not be synced.
     BelowForgotten,
     /// Not above this token of this process.
     Below(u64, u16),
@@ -69,14 +68,13 @@ impl Tokens {
         }
     }
 
-    /// A node forgot.
     pub fn forgot(&mut self, now: Micros) {
         self.forgot.push(now);
     }
 }
 
-/// The number that later tokens must exceed because of this token. It is below the token if a node
-/// that may have granted the token forgot it, and votes again.
+/// The number that later tokens must exceed because of this token. The number is below the token if
+/// a node that may have granted the token forgot the grant, and votes again.
 fn carried((asked, token, _): Token, clocks: Option<Clocks>, forgot: &[Micros], now: Micros) -> u64 {
     let Some(Clocks { zero, quarantine, ahead }) = clocks else { return token };
     let first = forgot.iter().find(|&&at| asked <= at && at + quarantine <= now);

@@ -183,7 +183,7 @@ fn of_nodes() {
     let (claim, release) = (op(Verb::Claim, 0, 10), op(Verb::Release, 0, 1_000));
     let until =
         |until| What::Acquired { process: 0, ask: 0, name: 0, lease: 0, token: 1, until, shared: false, owner: None };
-    // 100 ms less a drift of 1 ms and 2 ms, counted from the time at which the claim was sent.
+    // The deadline is the time of the claim, plus 100 ms, less a drift of 1 ms and 2 ms.
     let held = [&[asked(claim)][..], &did(20, claim, Answer::Granted), &[event(20, until(97_010))]].concat();
     let given_up =
         [&[Holder(0).released(1_000), asked(release)][..], &did(1_010, release, Answer::Released(true))].concat();
@@ -486,8 +486,7 @@ fn of_pushes() {
         let known = [&begins[..], &handed, heard, &won(until)].concat();
         finds(Some(watched([0; 2])), &known, rule, why);
     };
-    // 100 ms less a drift of 1 ms and 2 ms, counted from the time at which the claim that waits was
-    // sent.
+    // The deadline is the time of the claim that waits, plus 100 ms, less a drift of 1 ms and 2 ms.
     finds(&[told, pushed], 127_000, None, "heard of in order");
     finds(&[pushed, told], 127_000, None, "the push was heard of first: a claim that did not wait registered nothing");
     finds(

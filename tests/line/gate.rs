@@ -98,7 +98,7 @@ async fn gate_is_held_for_longer_if_nodes_are_far() {
 const WAITERS: usize = 20;
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// Lets each client wait for a minute in vain. Returns how many script calls they made.
+/// Lets each client wait for a minute in vain. Returns how many script calls the clients made.
 async fn calls<F: Future<Output = Result<(), Error>>>(world: &World, work: impl Fn(Quorum) -> F) -> u64 {
     let before = world.calls();
     let done = join_all(world.clients[1..].iter().map(|(quorum, _)| work(quorum.clone()))).await;

@@ -1,4 +1,4 @@
-//! Tries that begin at the same moment in several regions. One of them gets the lock. No try fails
+//! Tries that begin at the same moment in several regions. One try gets the lock. No try fails
 //! because of another try that fails too.
 
 use std::future::Future;
@@ -23,8 +23,8 @@ fn regions(count: usize) -> World {
     World::of(&(0..count).map(trips).collect::<Vec<_>>(), &LockOptions::default())
 }
 
-/// Starts `work` for all clients at the same moment. Returns which clients got a lock. They keep
-/// the locks until all have an answer.
+/// Starts `work` for all clients at the same moment. Returns which clients got a lock. These
+/// clients keep the locks until all clients have an answer.
 async fn at_once<T, F: Future<Output = Result<Option<T>>>>(world: &World, work: impl Fn(Quorum) -> F) -> Vec<bool> {
     let began = Instant::now();
     let got = join_all(world.clients.iter().map(|(quorum, _)| work(quorum.clone()))).await;
@@ -128,8 +128,8 @@ async fn of_tries_for_fewer_permits_so_many_get_one() {
     }
 }
 
-/// A world of three near nodes. Two clients have tried to get the names, and have died. Each of two
-/// nodes holds the names for another of these clients.
+/// A world of three near nodes. Two clients have tried to get the names, and have died. Two nodes
+/// hold the names, each for a different one of these clients.
 async fn split_for_good(tried: impl AsyncFn(&Quorum) -> bool) -> World {
     let world = World::new(3, &millis([10; 3]), &LockOptions::default());
     for (node, (quorum, faults)) in world.clients[1..].iter().enumerate() {

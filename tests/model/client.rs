@@ -16,7 +16,6 @@ use quorumlock::rules::{
 use crate::scope::{Fault, Scope, TICK, Ticks};
 use crate::server::Server;
 
-/// The number of nodes.
 pub const NODES: usize = 3;
 
 /// A request to a node.
@@ -107,7 +106,7 @@ pub struct Client {
 pub type Sent = Vec<(NodeSet, Message)>;
 
 pub fn tick(now: Ticks) -> Tick {
-    // Starts at 100, so that no time is below the clock's origin.
+    // The ticks start at 100, so that no time is below the clock's origin.
     Tick::new(TICK * (100 + now).unsigned_abs())
 }
 
@@ -196,7 +195,6 @@ impl Client {
         }
     }
 
-    /// Begins an acquisition.
     pub fn begin(&mut self, scope: &Scope, now: Ticks) -> Sent {
         let validity = Validity::new(TICK * scope.ttl.unsigned_abs(), Drift::default());
         let terms = Terms { size: Size::of(NODES as u32), validity, min_validity: Duration::ZERO };
@@ -379,7 +377,6 @@ impl Client {
         self.waiting && matches!(self.state, State::Asking(_))
     }
 
-    /// Makes another round.
     pub fn ask_again(&mut self, now: Ticks) -> Sent {
         let State::Asking(mut rules) = std::mem::replace(&mut self.state, State::Idle) else { return Vec::new() };
         self.rounds += 1;
@@ -449,7 +446,6 @@ impl Client {
         vec![(NodeSet::first(NODES as u32), release)]
     }
 
-    /// Gives the lock back.
     pub fn release(&mut self, now: Ticks) -> Sent {
         let State::Holding { tenure, token, .. } = &mut self.state else { return Vec::new() };
         let (held, token) = (tenure.release(tick(now)), *token);

@@ -9,7 +9,7 @@
 //! because the real code (`src/protocol/hello.rs`, `src/node/redis`) is asynchronous: claims, and
 //! how the plans of `KnownNodes` are carried out. The model simplifies:
 //!
-//! * Hellos take no time. They are lost while a node is silent for their client. A client says
+//! * Hellos take no time. A hello is lost while the node is silent for its client. A client says
 //!   hello as soon as a hello is due; a slow client says none.
 //! * A claim reaches a node at once if the node is in one list only. If the node is in both lists,
 //!   the claim may reach it at any later time.
@@ -25,7 +25,6 @@ use stateright::{Model, Property};
 use crate::scope::{Size, Ticks};
 use world::World;
 
-/// The number of servers.
 pub const SERVERS: usize = 5;
 
 /// The fault of a run, which happens at most once.

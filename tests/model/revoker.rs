@@ -1,6 +1,7 @@
 //! A client that takes the name away, as `Quorum::revoke` does. It reads the nodes' fences, and
-//! then asks all nodes to revoke tokens up to a ballot. Its conclusions are restated here: the real
-//! code (`src/protocol/take_away.rs`, `revoke.rs`) is asynchronous. All nodes vote and answer.
+//! then asks all nodes to revoke tokens up to a ballot. The revoker's conclusions are restated
+//! here, because the real code (`src/protocol/take_away.rs`, `revoke.rs`) is asynchronous. All
+//! nodes vote and answer.
 //!
 //! A quorum of nodes, or all nodes, return their fences at one moment. After that, each node gets
 //! the revocation at any moment, or never. The revoker may stop waiting once a quorum has answered,
@@ -17,7 +18,8 @@ use crate::client::{Message, NODES, tick, wall};
 use crate::scope::{Revokes, Scope, Ticks};
 use crate::world::{Action, World, names};
 
-/// How far the revoker's wall clock is ahead. So its ballot is above all ballots of the same tick.
+/// The revoker's wall clock is this far ahead, so that its ballot is above all ballots of the same
+/// tick.
 const AHEAD: Duration = Duration::from_micros(50);
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]

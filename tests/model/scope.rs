@@ -164,7 +164,7 @@ pub fn scopes(size: Size) -> Vec<Scope> {
     let waits = Scope { name, slow, end: 0, rounds: [1, 2], renewals: [0, 0], ..passes };
     // One wall clock is ahead by much more than `max_ttl`, so tokens rest on what nodes remember.
     let ahead = Duration::from_secs(100);
-    // A name's hash expires after 105 s. At that time, the fence in it is below the floor.
+    // A name's hash expires after 105 s. By then, the floor has reached the fence of this hash.
     let floors = Scope { name: "floors", ttl: 2, max_ttl: 2, end: 56, stride: 14, renewals: [0, 0], ahead, ..base };
     let mut scopes = vec![
         floors,

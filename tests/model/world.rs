@@ -48,7 +48,7 @@ pub struct World {
     /// Whether a later holder got a token that was not higher, although it should be. (Tokens of
     /// concurrent readers have no order.)
     fell: bool,
-    /// The client that takes the name away. `told` is the result that it returned.
+    /// The client that takes the name away. `told` is the result that this client returned.
     pub revoker: Revoker,
     /// The ballot up to which each node has revoked; whether a node granted such a ballot later.
     pub revoked: [u64; NODES],
@@ -149,8 +149,9 @@ impl Model for Scope {
     }
 }
 
-/// Keeps only one of several equal worlds. Nodes 1 and 2 are alike, so only worlds in which their
-/// slow connections are in order are explored. If node 0 is `alike`, it is ordered too.
+/// Keeps only one of several equal worlds. Nodes 1 and 2 are alike, so the model explores only
+/// worlds in which their slow connections are in order. If node 0 is `alike`, the same holds for
+/// nodes 0 and 1.
 const fn canonical(slow: u8, alike: bool) -> bool {
     const fn of_node(slow: u8, node: usize) -> u8 {
         (slow >> node & 1) + (slow >> (NODES + node) & 1) * 2

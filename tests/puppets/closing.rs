@@ -68,8 +68,8 @@ async fn a_lock_that_is_won_while_another_thread_shuts_down_is_released_before_c
     let stage = Stage::new(3);
     let acquiring = stage.acquire(60 * SECOND);
     let claim = stage.round(Verb::Claim, |_, _| SILENCE).await;
-    // The caller reads the clock when it has its votes. After that, it does not check again whether
-    // the quorum was shut down.
+    // The caller reads the clock when it has its votes. After that, the caller does not check again
+    // whether the quorum was shut down.
     let closing = shutdown_when(&stage, || true);
     (0..3).for_each(|node| stage.answer(node, granted));
     assert!(acquiring.await.unwrap().unwrap_err().is_closed());

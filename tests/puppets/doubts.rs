@@ -17,7 +17,7 @@ fn extended() -> Answer {
     Some(Ok(Outcome::Extended))
 }
 
-/// A holder of nodes 0 and 1 of three.
+/// The holder of a lock on nodes 0 and 1 of three.
 async fn holder(options: LockOptions) -> (Stage, LockGuard, Asked) {
     let stage = Stage::with(3, true, |builder| builder.options(options.ttl(TTL)));
     let (guard, claim) = stage.won_with(|node| if node == 2 { held(60) } else { granted() }).await;

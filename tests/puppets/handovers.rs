@@ -108,7 +108,7 @@ async fn who_is_refused_until_its_time_ends_while_it_asks_again_is_told_that_oth
 async fn what_is_granted_late_is_looked_at_when_it_comes() {
     let stage = Stage::with(3, true, |builder| builder.ttl(3 * SECOND));
     let (waiting, claim) = waiter(&stage, |node| if node == 0 { queued(3) } else { SILENCE }).await;
-    // A third of the validity is the time of a round.
+    // A round lasts for a third of the validity.
     sleep(1_100 * MS).await;
     assert!(!waiting.is_finished());
     (1..3).for_each(|node| stage.answer(node, granted));
@@ -145,7 +145,8 @@ async fn who_gives_a_minority_back_does_not_wait_for_hints_that_cannot_come() {
     assert!(again.owner == claim.owner && again.ballot > withdrawal.ballot);
 }
 
-/// Otherwise a waiter that cannot win could keep the name from others for ever.
+/// If waiters always took their places again, a waiter that cannot win could keep the name from
+/// others for ever.
 #[tokio::test(start_paused = true)]
 async fn waiter_takes_no_place_again_each_fourth_time() {
     let stage = Stage::with(3, true, long);
@@ -177,7 +178,7 @@ async fn release_is_repeated_where_a_withdrawal_takes_a_place_again() {
     stage.only(&[2], Verb::Release, |_, _| released()).await;
 }
 
-/// The waiter's votes come too late, so the waiter would keep the name from others.
+/// The waiter's votes come too late. With a place, the waiter would keep the name from others.
 #[tokio::test(start_paused = true)]
 async fn waiter_takes_no_place_again_after_a_round_without_enough_answers() {
     let stage = Stage::with(3, true, long);
@@ -243,7 +244,8 @@ async fn what_does_not_count_is_asked_for_and_given_back() {
     assert!(release.owner == claim.owner && release.ballot == ballot && release.next > ballot);
 }
 
-/// Otherwise the doubted node would keep others out for as long as a hand-over lasts.
+/// If the waiter gave nothing back, the doubted node would keep others out for as long as a
+/// hand-over lasts.
 #[tokio::test(start_paused = true)]
 async fn what_a_doubted_node_hands_over_is_given_back() {
     let stage = Stage::with(3, true, long);
@@ -303,7 +305,7 @@ async fn all_claims_of_an_owner_name_the_same_time_whatever_round_trips_are_meas
     assert_eq!((next.hand(), &next.owner), (claim.hand(), &claim.owner));
 }
 
-/// Such a round tells nothing about the time that messages take to the nodes.
+/// The length of such a round says nothing about round trips.
 #[tokio::test(start_paused = true)]
 async fn a_round_in_which_the_process_stood_still_is_not_measured() {
     let stage = Stage::with(3, true, long);
@@ -332,8 +334,8 @@ async fn what_is_handed_over_to_an_owner_that_has_ended_is_released() {
     assert_eq!(again.next, release.next, "chosen once");
 }
 
-/// The holder releases soon. A far node pushes before this release has reached it. When the release
-/// reaches this node, it frees the name.
+/// The holder releases soon. A far node pushes before the release has reached this node. When the
+/// release arrives, the node frees the name.
 #[tokio::test(start_paused = true)]
 async fn what_comes_while_a_release_of_its_owner_is_under_way_needs_no_other() {
     let stage = Stage::with(3, true, long);
@@ -344,7 +346,8 @@ async fn what_comes_while_a_release_of_its_owner_is_under_way_needs_no_other() {
     stage.round(Verb::Release, |node, _| if node == 2 { SILENCE } else { released() }).await;
     stage.push(2, handed(&claim, ballot));
     stage.quiet_for(100 * MS).await;
-    // Node 1 may have carried out the release before it pushed, so it is asked to release again.
+    // Node 1 may have carried out the release before it pushed, so the client sends another
+    // release.
     stage.push(1, handed(&claim, ballot));
     stage.only(&[1], Verb::Release, |_, _| released()).await;
     stage.answer(2, released);
@@ -368,7 +371,7 @@ async fn push_up_to_what_was_withdrawn_elsewhere_is_asked_above() {
     }
 }
 
-/// Otherwise no node would hand the name over: a pushed ballot is a fence too.
+/// With a lower ballot, no node would hand the name over: a pushed ballot is a fence too.
 #[tokio::test(start_paused = true)]
 async fn release_after_a_withdrawal_hands_over_above_what_was_pushed_since() {
     let stage = Stage::with(3, true, long);
@@ -394,7 +397,8 @@ async fn release_after_a_withdrawal_hands_over_with_the_same_ballot() {
     assert_eq!(release.next, withdrawal.next);
 }
 
-/// Otherwise nodes would drop the waiter while a node that does not answer keeps its round open.
+/// If the waiter announced a shorter time, nodes would drop the waiter while a silent node keeps
+/// its round open.
 #[tokio::test(start_paused = true)]
 async fn waiter_says_that_it_asks_again_no_sooner_than_a_round_may_last() {
     for (rank, says) in [(1, 2 * SECOND), (3, 10 * SECOND)] {
@@ -421,7 +425,8 @@ async fn who_has_just_registered_again_does_not_do_so_for_every_node_that_says_s
     stage.quiet_for(400 * MS).await;
 }
 
-/// Otherwise the next waiter would be handed the name with several ballots, none with a quorum.
+/// If the releases had different ballots, the next waiter would get the name with several ballots,
+/// none with a quorum.
 #[tokio::test(start_paused = true)]
 async fn what_several_nodes_handed_over_to_an_owner_that_has_ended_is_given_on_with_one_ballot() {
     let stage = Stage::with(3, true, long);
@@ -478,7 +483,8 @@ async fn who_is_called_stale_by_some_nodes_asks_again_soon_with_a_higher_ballot(
     assert!(again.ballot > far && again.owner == claim.owner);
 }
 
-/// Not even the waiter's registration for hints is left, which refers to most of an acquisition.
+/// The waiter's registration for hints must go too, because it keeps most of an acquisition in
+/// memory.
 #[tokio::test(start_paused = true)]
 async fn nothing_of_an_acquisition_is_left_when_its_lock_was_released() {
     let stage = Stage::with(3, true, long);
@@ -494,7 +500,8 @@ async fn nothing_of_an_acquisition_is_left_when_its_lock_was_released() {
     assert_eq!(owner.strong_count(), 0);
 }
 
-/// Other owners hold two nodes for ever, and the third node grants after each round has failed.
+/// Other owners hold the name on two nodes for ever, and the third node grants after each round has
+/// failed.
 #[tokio::test(start_paused = true)]
 async fn a_node_that_grants_late_again_and_again_is_asked_less_and_less_often() {
     let stage = Stage::with(3, true, long);

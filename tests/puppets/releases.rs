@@ -59,7 +59,7 @@ async fn a_release_that_all_confirm_leaves_nothing_to_be_done() {
     assert_eq!(stage.quorum.in_use(), (0, 0, 0));
 }
 
-/// Issue 8, item 15: the silent node decides whether two of three nodes held the name.
+/// The silent node decides whether two of three nodes held the name.
 #[tokio::test(start_paused = true)]
 async fn one_held_it_and_one_did_not_and_one_is_silent_is_unknown_and_not_expired() {
     for silent in [fault(FaultKind::Timeout), SILENCE] {
@@ -93,7 +93,8 @@ async fn lock_on_two_names(stage: &Stage) -> LockGuard {
     acquiring.await.unwrap().unwrap()
 }
 
-/// Before the release, another owner has got one of the lock's names, after a release by force.
+/// One of the lock's names was released by force, and another owner got it before the lock's
+/// release.
 #[tokio::test(start_paused = true)]
 async fn lock_on_two_names_of_which_one_was_taken_away_had_expired() {
     let stage = Stage::new(3);
@@ -131,8 +132,8 @@ async fn lock_of_which_one_name_was_surely_gone_waits_for_the_other() {
     assert!(began.elapsed() >= SECOND);
 }
 
-/// Only one node held both names. Each of the other nodes held one of the names for a failed claim
-/// of another owner.
+/// Only one node held both names. Each other node held only one of the names, because a failed
+/// claim of another owner had taken the other name.
 #[tokio::test(start_paused = true)]
 async fn lock_whose_names_were_held_by_different_quorums_was_held() {
     let stage = Stage::new(3);
@@ -152,7 +153,7 @@ async fn release_that_nodes_without_a_record_answer_is_confirmed() {
     assert_eq!(releasing.await.unwrap().unwrap(), Released::AlreadyExpired);
 }
 
-/// Issue 8, item 15: node 0 granted the first ballot, and the second was never sent to it.
+/// Node 0 granted the first ballot. The second ballot was never sent to node 0.
 #[tokio::test(start_paused = true)]
 async fn what_a_lower_ballot_was_granted_is_withdrawn_though_the_higher_one_was_never_sent() {
     let stage = Stage::new(3);
@@ -166,7 +167,7 @@ async fn what_a_lower_ballot_was_granted_is_withdrawn_though_the_higher_one_was_
     let withdrawal = withdrawal.await;
     assert_eq!((&withdrawal.owner, withdrawal.ballot), (&second.owner, second.ballot));
     assert!(trying.await.unwrap().unwrap().is_none());
-    // Node 0 may still hold the name, so it is asked again.
+    // Node 0 may still hold the name, so the client sends the withdrawal again.
     stage.only(&[0], Verb::Withdraw, |_, _| released()).await;
 }
 

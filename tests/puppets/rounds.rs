@@ -65,7 +65,7 @@ async fn later_rounds_end_with_the_callers_time() {
     let acquiring = stage.acquire(500 * MS);
     stage.round(Verb::Claim, |_, _| held(60)).await;
     stage.round(Verb::Claim, |_, _| SILENCE).await;
-    // Too little time was left to learn more than in the first round.
+    // In the second round, too little time was left to learn more than in the first.
     assert!(acquiring.await.unwrap().unwrap_err().is_timeout());
     assert!((500 * MS..=502 * MS).contains(&began.elapsed()), "{:?}", began.elapsed());
 }

@@ -206,7 +206,7 @@ async fn what_is_handed_over_to_a_session_is_renewed_soon_and_alone() {
     }
 }
 
-/// 2,048 renewals are under way, and each is of a lock that ends sooner.
+/// 2,048 renewals are under way, each for a lock that ends sooner than the session's.
 #[tokio::test(start_paused = true)]
 async fn a_session_that_waits_for_its_turn_goes_by_what_is_handed_over_to_it_meanwhile() {
     let stage = Stage::with(3, true, |builder| builder.ttl(600 * SECOND).max_ttl(600 * SECOND));
@@ -218,7 +218,7 @@ async fn a_session_that_waits_for_its_turn_goes_by_what_is_handed_over_to_it_mea
     }
     let session = stage.quorum.session().grant(SECOND).await.unwrap();
     locked(&stage, &session, &["a"]).await;
-    // All are to be renewed at once.
+    // The doubts make all locks due for renewal at once.
     (0..2).for_each(|node| stage.doubted(node));
     for number in 0..2_047 {
         let renewal = stage.round(Verb::Renew, |_, _| SILENCE).await;

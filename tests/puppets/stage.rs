@@ -252,8 +252,8 @@ impl Stage {
         Self { quorum, clock, puppets, open: Mutex::default() }
     }
 
-    /// From now on all pauses are the longest that they can be. Before this call, they are the
-    /// shortest.
+    /// From now on all random pauses have their greatest length. Before this call, they have their
+    /// least.
     pub fn pause_long(&self) {
         self.clock.random.store(u64::MAX, Ordering::Relaxed);
     }
@@ -388,7 +388,6 @@ impl Stage {
         self.listener(node).hint(node, &Hint::ask_again(owner.into(), after));
     }
 
-    /// A node publishes news of a name.
     pub fn news(&self, node: usize, name: &str) {
         self.listener(node).news(node, &Name::new("quorumlock:", name).unwrap());
     }

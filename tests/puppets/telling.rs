@@ -326,7 +326,7 @@ async fn whoever_panics_at_the_loss_of_a_session_keeps_nobody_from_being_told() 
     }
 }
 
-/// Several renewals were sent at one moment. The replies to each of them must be used.
+/// Several renewals were sent at one moment. The client must use the replies to each renewal.
 #[tokio::test(start_paused = true)]
 async fn a_recorder_that_panics_at_each_renewal_keeps_no_lock_of_a_session_from_being_renewed() {
     for what in ["quorumlock_renewals_total{default}{extended}", "quorumlock_renewal_margin_ratio{default}"] {
@@ -342,8 +342,8 @@ async fn a_recorder_that_panics_at_each_renewal_keeps_no_lock_of_a_session_from_
     }
 }
 
-/// When a caller notices that the time of a session is over, loggers run within its call. They may
-/// wait for another user of the session.
+/// If a caller notices that the time of a session is over, loggers run within the caller's call. A
+/// logger may wait for another user of the session.
 #[tokio::test(start_paused = true)]
 async fn whoever_watches_a_loss_that_a_caller_notices_may_wait_for_another_caller_to_go() {
     let Watched { stage, watcher, _log } = Watched::new();

@@ -107,12 +107,12 @@ async fn where_no_turn_is_to_be_had_pauses_are_random() {
         stage.pause_long();
         stage.acquire(60 * SECOND)
     };
-    // Nodes that give hints, and do not answer.
+    // These nodes give hints, and do not answer.
     let stage = Stage::new(3);
     let _waiting = unreachable(&stage);
     stage.round(Verb::Claim, |_, _| fault(FaultKind::Down)).await;
     assert!(stage.asked_after().await <= 6 * MS);
-    // Nodes that answer, and give no hints.
+    // These nodes answer, and give no hints.
     let stage = Stage::with(3, false, ttl);
     let _waiting = unreachable(&stage);
     for ceiling in [5, 10, 20, 40, 80, 160, 250, 250] {

@@ -52,8 +52,8 @@ async fn a_clock_stepped_forward_gives_nobody_a_lock_that_is_held() {
     assert!(second.token() > guard.token());
 }
 
-/// Issue 8, item 2: the hold may have ended early, and another client may get the name. So the
-/// holder must renew at once.
+/// The node may have ended the hold early, and may grant the name to another client. So the holder
+/// must renew at once.
 #[tokio::test]
 async fn a_holder_renews_at_once_when_the_clock_of_its_node_was_stepped() {
     let node = Clockwork::start("+0").await;

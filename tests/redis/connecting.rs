@@ -27,7 +27,7 @@ async fn nodes_that_are_a_second_away_connect_and_vote_by_default() {
     let servers = servers(3).await;
     let far = join_all(servers.iter().map(|server| Proxy::start(server.port()))).await;
     far.iter().for_each(|proxy| proxy.both(Way::Delay(SECOND / 2)));
-    // Each try to connect has the default time, but there may be more tries.
+    // Each try to connect has the default time limit, and the client may make many tries.
     let lasting = builder(far.iter().map(Proxy::url)).ttl(600 * SECOND);
     let quorum = lasting.connect_timeout(2 * PATIENCE).connect().await.unwrap();
     let guard = quorum.lock("far").acquire(PATIENCE).await.unwrap();

@@ -118,8 +118,8 @@ async fn a_provider_that_fails_hangs_or_panics_is_told_and_asked_again() {
         eventually("it is up", async || all_up(&quorum)).await;
         provider.mood.store(mood, SeqCst);
         let before = provider.asked.load(SeqCst);
-        // If the machine stalls, the client may have no connection at this moment. It asks the
-        // provider all the same.
+        // If the machine stalls, the client may have no connection at this moment. The client asks
+        // the provider anyway.
         server.command(&["CLIENT", "KILL", "USER", "locks"]);
         eventually(says, async || quorum.nodes()[0].state.to_string().contains(says)).await;
         eventually("it is asked again", async || provider.asked.load(SeqCst) > before + 1).await;

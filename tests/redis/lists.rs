@@ -73,7 +73,7 @@ async fn lists_of_another_length_and_another_max_ttl_are_other_lists() {
     refused(brief(&[a, b, c]).max_ttl(60 * SECOND), "another list").await;
 }
 
-/// An upgrade may lead to this.
+/// An upgrade may lead to clients with two versions of the protocol.
 #[tokio::test]
 async fn the_same_nodes_with_another_protocol_are_another_list() {
     let all = servers(1).await;

@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 use common::eventually;
 use quorumlock::{ErrorKind, NodeState, Quorum, QuorumBuilder};
 
-/// Short, so that quarantines are short. Long enough for a machine that stalls.
+/// This is short, so that quarantines are short, and long enough for a machine that stalls.
 const MAX_TTL: Duration = Duration::from_secs(3);
 
 /// A builder with a quarantine. Its locks have the longest allowed ttl.

@@ -18,7 +18,7 @@ fn wall() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs()
 }
 
-/// Starts a process whose wall clock is an hour slow. It acquires the lock.
+/// Starts a process whose wall clock is an hour slow. The process acquires the lock.
 fn slow(servers: &[Server]) -> Child {
     let urls: Vec<_> = servers.iter().map(Server::url).collect();
     command(std::env::current_exe().unwrap())
@@ -49,7 +49,6 @@ async fn waiting(quorum: &Quorum, count: u32) {
     .await;
 }
 
-/// Issue 8, item 5.
 #[tokio::test]
 async fn a_process_whose_wall_clock_is_an_hour_slow_is_served_behind_who_came_earlier() {
     let servers = servers(3).await;

@@ -265,8 +265,8 @@ fn waits(number: u32, ballot: u64) -> Asked {
     }
 }
 
-/// Redis must not refuse the first write of a hand-over. It must refuse the first write of a claim
-/// that waits, before the claim has written anything.
+/// Redis must not refuse the first write of a hand-over. Redis must refuse the first write of a
+/// claim that waits, before the claim has written anything.
 #[tokio::test]
 async fn without_memory_a_release_hands_over_all_the_same_and_a_claim_takes_no_place() {
     let server = Server::start().await;
@@ -284,7 +284,7 @@ async fn without_memory_a_release_hands_over_all_the_same_and_a_claim_takes_no_p
     eventually("it is told", async || hears.take().iter().any(|hint| hint.granted.is_some())).await;
 }
 
-/// A claim first drops dead waiters, so this is its first write.
+/// The first write of such a claim is to drop the dead waiters.
 #[tokio::test]
 async fn without_memory_a_claim_behind_dead_waiters_is_refused_and_drops_none() {
     for permits in [false, true] {
@@ -336,7 +336,7 @@ async fn waiter_behind_many_dead_ones_is_handed_the_name_in_one_call() {
 }
 
 /// A user loses a right while it holds the name. If the node published a hand-over that it cannot
-/// write, the push would count. Operations before it in the call still have replies.
+/// write, the push would count. Earlier operations of the call still have replies.
 #[tokio::test]
 async fn who_may_not_write_a_hand_over_tells_nobody_of_it() {
     let missing = ["zrem", "hset", "hdel", "pexpire"];
@@ -384,8 +384,8 @@ async fn who_may_not_delete_a_note_gives_back_what_it_is_about() {
     assert_eq!((server.holder("wanted"), server.holder("beside")), (None, None));
 }
 
-/// A user has lost a right that a place in a queue needs. Operations before it in the call still
-/// have replies.
+/// A user has lost a right that a place in a queue needs. Earlier operations of the call still have
+/// replies.
 #[tokio::test]
 async fn who_may_not_wait_is_told_so_and_what_came_before_in_the_call_is_told() {
     for command in ["zadd", "hset", "pttl", "pexpire", "zrank"] {
@@ -423,7 +423,7 @@ async fn a_queue_of_another_type_is_refused_alone() {
     }
 }
 
-/// The node cannot read the waiters' arguments, so it drops the waiters. They ask again.
+/// The node cannot read the waiters' arguments, so it drops the waiters. The waiters ask again.
 #[tokio::test]
 async fn a_name_is_given_back_though_a_foreign_key_has_come_where_waiters_were_registered() {
     let server = Server::start().await;
@@ -475,8 +475,8 @@ async fn a_write_that_reaches_a_replica_ends_the_connection() {
     eventually("it is known as a replica", async || !node.status().state.is_admitted()).await;
 }
 
-/// Issue 9: a fence that is too far ahead for `high` is kept until `high` includes it. But one
-/// client's clock must not make the keys of all names live for a day.
+/// A fence that is too far ahead for `high` is kept until `high` includes it. But one client's
+/// clock must not make the keys of all names live for a day.
 #[tokio::test]
 async fn a_fence_ahead_of_the_clock_is_kept_for_long_only_while_the_record_may_not_know_it() {
     let clock = Clockwork::start("+0").await;

@@ -176,8 +176,8 @@ async fn a_server_that_forgets_a_lock_and_not_its_record_grants_it_twice() {
     assert!(second.token() > guard.token(), "and storage that checks tokens refuses the first");
 }
 
-/// Point 3 of "What is not promised": the keys were deleted before the client came, and left no
-/// trace.
+/// Point 3 of "What is not promised": the keys were deleted before the client connected, and the
+/// server shows no trace of this.
 #[tokio::test]
 async fn a_new_client_cannot_know_that_a_server_was_emptied_and_made_old_before_it_came() {
     let server = old(&[]).await;
@@ -241,7 +241,7 @@ async fn another_server_that_nobody_asks_anything_is_seen_by_a_hello() {
 async fn a_snapshot_from_before_the_lock_lets_nobody_in_while_it_is_held() {
     let mut servers = servers(3).await;
     let (holder, other) = (voting(guarded(urls(&servers))).await, voting(guarded(urls(&servers))).await);
-    // Check this before the restart: after it, the holder's renewal may come before this check.
+    // Check this now: after the restart, the holder's renewal may come before the check.
     for server in &servers[..2] {
         assert_eq!((server.command(&["SAVE"]), server.holder("a")), ("OK".to_owned(), None), "it is from before");
     }

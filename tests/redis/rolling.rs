@@ -173,7 +173,7 @@ impl Drop for Stalls {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_holder_keeps_its_lock_through_a_rolling_restart() {
-    // Longer than in other tests, so that renewals succeed even if the machine stalls.
+    // This is longer than in other tests, so that renewals succeed even if the machine stalls.
     let long = MAX_TTL * 4;
     let mut servers = servers(3).await;
     let stalls = servers.iter().map(Stalls::watch).collect::<Vec<_>>();

@@ -15,8 +15,8 @@ const ANSWERS: Duration = Duration::from_millis(4_500);
 const BATCH: usize = 128;
 const CALLS: u64 = 16;
 
-/// How many script calls each server has carried out. The inspection comes after all operations
-/// that were sent before the inspection, so these operations are counted.
+/// How many script calls each server has carried out. Nodes carry out operations in order, so all
+/// operations before the inspection are counted.
 async fn calls(quorum: &Quorum, servers: &[Server]) -> Vec<u64> {
     let _ = inspected(quorum, "name/0").await;
     servers.iter().map(calls_of).collect()

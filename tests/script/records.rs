@@ -89,7 +89,7 @@ fn ballot() -> impl Strategy<Value = i64> {
 }
 
 fn step() -> impl Strategy<Value = Step> {
-    // Times around which ids expire, lists lapse and ballots rotate, and some others.
+    // Times around which ids expire, lists lapse and ballots rotate, and some other times.
     let time = || {
         let seconds = [0.001, 1.0, 4.9, 5.1, 6.0, 14.9, 15.1, 21.0, 34.9, 35.1, 70.1, 76.0, 400.0];
         proptest::sample::select(seconds.map(Duration::from_secs_f64).to_vec())
@@ -230,7 +230,7 @@ impl Twins {
         self.flushed.set(!reset);
     }
 
-    /// What the script concludes from INFO: whether no client can have used the server before.
+    /// Whether the script concludes from INFO that no client can have used the server before.
     fn keeps_all(&self, age: Duration) -> bool {
         let info = self.clock.server.command(&["INFO", "server"]);
         let uptime = |line: &str| line.strip_prefix("uptime_in_seconds:")?.parse::<i64>().ok();

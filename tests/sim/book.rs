@@ -19,7 +19,7 @@ pub struct Book {
     pub id: Arc<str>,
     /// The longest time that one round of the session's locks may take.
     pub round: Duration,
-    /// The locks that the session holds, by name. To the judge, each is a lease of its own.
+    /// The locks that the session holds, by name. The judge sees each lock as a lease of its own.
     pub held: Mutex<BTreeMap<u8, Watch>>,
     /// The locks of the session that have ended.
     pub gone: Mutex<Vec<Watch>>,
@@ -68,7 +68,6 @@ impl Book {
     }
 }
 
-/// The sessions of each process.
 #[derive(Debug, Default)]
 pub struct Sessions(Mutex<BTreeMap<usize, Vec<Arc<Book>>>>);
 

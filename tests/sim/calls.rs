@@ -10,8 +10,8 @@ use crate::judge::history::Micros;
 
 pub type Reply = Result<Value, Fault>;
 
-/// The open calls, in the order in which they were sent. If the connection ends, they end without
-/// an answer.
+/// The open calls, in the order in which they were sent. If the connection ends, these calls end
+/// without an answer.
 #[derive(Debug, Default)]
 pub struct Calls {
     open: VecDeque<Call>,

@@ -116,12 +116,10 @@ impl Leases {
 }
 
 impl Watch {
-    /// A lease of permits.
     pub fn of_permits(process: usize, parts: Vec<(u8, u32)>, lease: PermitsLease, round: Duration) -> Self {
         Self { process, number: parts[0].1, parts, lease: Held::Permits(lease), shared: false, round }
     }
 
-    /// A lease of one name of a session.
     pub fn of_session(process: usize, name: u8, number: u32, locked: Locked, round: Duration) -> Self {
         Self { process, number, parts: vec![(name, number)], lease: Held::Session(locked), shared: false, round }
     }
@@ -386,7 +384,6 @@ impl Client {
         readers > 0.0 && self.dice.chance(readers)
     }
 
-    /// One of the plan's names.
     pub fn some_name(&mut self) -> u8 {
         let names = self.world.core.lock().unwrap().plan.names;
         self.dice.index(names as usize) as u8
@@ -605,7 +602,6 @@ impl Client {
         Self::new(self.world.clone(), self.process, self.quorum.clone(), self.dice.fork())
     }
 
-    /// The text of a name.
     pub fn text(&self, name: u8) -> String {
         self.world.core.lock().unwrap().plan.name_of(name)
     }
@@ -705,7 +701,7 @@ impl Client {
         self.sample(watch);
     }
 
-    /// Records that no work goes on under a lost lock.
+    /// Records that the work under a lost lock has ended.
     pub fn lets_go(&self, watch: &Watch) {
         watch.lets_go(&self.world);
     }

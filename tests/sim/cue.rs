@@ -102,7 +102,7 @@ pub struct HeldBack {
     pub way: usize,
     pub sent: Range<Micros>,
     pub until: Option<Micros>,
-    /// If set, only requests of this verb are held back. They count as sent on an earlier
+    /// If set, only requests of this verb are held back. Such requests count as sent on an earlier
     /// connection, so later messages do not wait behind them.
     pub verb: Option<Verb>,
 }

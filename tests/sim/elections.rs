@@ -249,8 +249,8 @@ pub async fn finale(world: &Arc<World>, plan: &Plan) {
     drop(quorums);
     let (dice, patience) = (world.core.lock().unwrap().dice.fork(), plan.patience());
     if plan.proxied {
-        // Behind a proxy, clients learn only from INFO that another server process answers. Clients
-        // that have learned this doubt the node's answers. So wait until all have learned it.
+        // Behind a proxy, clients learn only from INFO that another server process answers. From
+        // then on, these clients doubt the node. So wait until all clients know of the new process.
         world.run(world.now() + micros(PROBED), || false).await;
     }
     let mut client = Client::new(world.clone(), process, quorum, dice);

@@ -1,5 +1,5 @@
-//! Worlds in which nodes restart and forget in turn. At any time, so few nodes are not synced that
-//! the other nodes can sync them. In these worlds tokens must grow, whatever wall clocks show.
+//! Worlds in which nodes restart and forget in turn. At any time, enough nodes are synced to sync
+//! the other nodes. In these worlds tokens must grow, whatever wall clocks show.
 //!
 //! Point 7 of "What is not promised" (docs/guarantees.md) lists cases in which tokens rest on wall
 //! clocks. These worlds exclude three such cases: too many unsynced nodes, a short quarantine, and
@@ -14,7 +14,7 @@ use crate::judge::history::Memory;
 use crate::plan::Plan;
 use crate::world::{Core, Weather, World, micros};
 
-/// The time after which a crash that may not happen yet is tried again.
+/// If a crash may not happen yet, the simulation tries again after this time.
 const PAUSE: Duration = Duration::from_millis(500);
 
 impl Plan {
@@ -38,7 +38,7 @@ impl Core {
     }
 
     /// Whether faults must spare this process, so that it can sync nodes. While any node is not
-    /// synced, this is the first live process.
+    /// synced, faults spare the first live process.
     pub fn syncs(&self, now: u64, process: usize) -> bool {
         self.disturbed_by(now) && self.live().first() == Some(&process)
     }

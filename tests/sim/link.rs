@@ -43,7 +43,8 @@ pub struct Connection {
     /// True once the library has sent a second script call. This shows that the greeting is over,
     /// and that the library reads the node's clock.
     admitted: bool,
-    /// When the last message arrives, in each direction. A later message never arrives earlier.
+    /// When the last message arrives, in each direction. A message that is sent later never arrives
+    /// earlier.
     last: [Micros; 2],
     calls: Calls,
     /// When the connection checks next for overdue calls.
@@ -124,7 +125,6 @@ impl Core {
         &mut self.processes[process].links[node]
     }
 
-    /// Begins to connect.
     pub fn dial(
         &mut self,
         now: Micros,
@@ -310,7 +310,7 @@ impl Core {
         }
     }
 
-    /// Ends the connection between a process and a node. Calls without an answer get none.
+    /// Ends the connection between a process and a node. Its open calls get no answer.
     pub fn replace(&mut self, process: usize, node: usize) {
         if let Some(number) = self.link(process, node).connection {
             self.end(number, "reset");
@@ -341,7 +341,7 @@ impl Core {
         }
     }
 
-    /// A server has crashed. Most connections notice at once, and some when they are used next.
+    /// A server has crashed. Most connections notice this at once, and some only at their next use.
     pub fn reset_connections(&mut self, now: Micros, server: usize) {
         if self.plan.proxied {
             return;

@@ -15,7 +15,6 @@ const MS: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);
 /// The percentage of random worlds with different configurations.
 static SHARE: AtomicU32 = AtomicU32::new(20);
-/// The names of lists.
 const TEAMS: [&str; 2] = ["default", "other"];
 
 /// Sets the percentage of random worlds with different configurations.
@@ -41,12 +40,10 @@ pub struct Deployment {
 }
 
 impl Deployment {
-    /// The name of the list.
     pub const fn name(&self) -> &'static str {
         TEAMS[self.team as usize]
     }
 
-    /// The list, as the library's type.
     pub fn listed(&self) -> List {
         List::new(self.name(), self.list.iter().map(|node| format!("n{node}")), self.max_ttl)
     }

@@ -49,7 +49,6 @@ use std::process::ExitCode;
 use report::{Item, Summary};
 use scenes::{SCENES, Scene};
 
-/// The arguments of the command line.
 struct Args {
     seeds: u64,
     /// How often each scene is played.

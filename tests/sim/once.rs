@@ -58,7 +58,7 @@ impl Client {
         self.world.leases.remove(watch.number);
     }
 
-    /// Ends the permit: the job is done, the permit is dropped, or another client may do the job.
+    /// Ends the permit: marks the job as done, drops the permit, or undoes it for another client.
     async fn keeps(&mut self, watch: &Watch, lost: bool, permit: OncePermit) {
         match self.dice.weighed(&[(5, Kept::Done), (2, Kept::Dropped), (3, Kept::Undone)]) {
             Kept::Done if lost => drop(permit.done().await),
@@ -126,7 +126,7 @@ impl Client {
         self.world.core.lock().unwrap().plan.period
     }
 
-    /// A part of a scene: claims the period, works for a while, and keeps or undoes it.
+    /// A part of a scene: claims the period, works for a while, and keeps or undoes its permit.
     pub async fn play_once(&mut self, part: Part, period: Duration, round: Duration) {
         let options = part.options(self.ttl());
         // After two rounds of tries, a claim may make one more whole round.

@@ -29,7 +29,6 @@ struct Ask {
 }
 
 impl Client {
-    /// Whether the plan has a semaphore.
     pub fn has_permits(&self) -> bool {
         self.world.core.lock().unwrap().plan.permits > 0
     }

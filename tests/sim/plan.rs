@@ -177,8 +177,8 @@ pub struct Plan {
     /// When all faults end. After that, each client makes only one last call.
     pub length: Duration,
     pub think: Duration,
-    /// Weights of how long a client works under its lock: short, medium, several ttl, to the edge
-    /// of the validity, until lost.
+    /// Weights for how long a client works under its lock: short, medium, for several ttls, to the
+    /// edge of the validity, or until the lock is lost.
     pub sections: [u32; 5],
     pub auto_renew: f64,
 }
@@ -375,10 +375,10 @@ impl Plan {
         self.draw_wall_clocks(dice);
     }
 
-    /// Draws how far wall clocks may be off. Point 7 of docs/guarantees.md excludes two cases in
-    /// worlds in which nodes forget. If nodes may forget at any time, wall clocks must not differ
-    /// by more than a quarantine, because tokens rest on these clocks. If nodes restart in turn, no
-    /// wall clock may be a day ahead.
+    /// Draws how far wall clocks may be off. Because of point 7 of docs/guarantees.md, worlds in
+    /// which nodes forget exclude two cases. If nodes may forget at any time, wall clocks must not
+    /// differ by more than a quarantine, because tokens rest on these clocks. If nodes restart in
+    /// turn, no wall clock may be a day ahead.
     ///
     /// If no node forgets, wall clocks may be days apart: a node keeps each fence until the node's
     /// clock has passed the fence.
@@ -410,7 +410,6 @@ impl Plan {
         self.think = self.think.max(self.length / 5_000);
     }
 
-    /// Whether nodes may forget.
     pub fn forgets(&self) -> bool {
         let directed = [Directed::Forget, Directed::Flush].iter().any(|fault| self.directed.contains(fault));
         directed || self.faults.iter().any(|fault| fault.forgets())
@@ -460,7 +459,6 @@ impl Plan {
         Self { elections: dice.pick(&[0.5, 1.0]), names: 1, ..self }
     }
 
-    /// The text of the name with this number.
     pub fn name_of(&self, name: u8) -> String {
         match name {
             1.. if self.permits > 0 => format!("lock-a/{}", name - 1),

@@ -76,7 +76,6 @@ impl Host for SimHost {
     }
 }
 
-/// A monotonic clock.
 #[derive(Clone, Copy, Debug)]
 struct Clock {
     /// The clock's rate, in parts per million.

@@ -222,7 +222,6 @@ fn computed() -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// Prints all of one run.
 pub fn replay(item: Item, as_json: bool) -> ExitCode {
     let run = item.run();
     if as_json {

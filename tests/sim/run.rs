@@ -35,8 +35,8 @@ pub fn run(seed: u64) -> Run {
     of(seed, plan, dice.fork(), false, async move |world| live(world, &drawn, &mut dice).await)
 }
 
-/// Gives some worlds semaphores, elections or other uses of locks. The seed's number decides which,
-/// so the dice of all other worlds stay as they are.
+/// Gives some worlds semaphores, elections or other uses of locks. The seed's number decides which
+/// worlds, so the dice of all other worlds stay as they are.
 fn with_a_face(seed: u64, plan: Plan) -> Plan {
     let (dice, alike) = (&mut Dice::new(!seed), plan.is_plain());
     match seed % 16 {

@@ -78,7 +78,6 @@ impl Server {
             .saturating_add_signed(self.stepped)
     }
 
-    /// The server's TIME.
     pub fn time(&self, now: Micros) -> Duration {
         Duration::from_micros(self.clock(now))
     }
@@ -135,9 +134,9 @@ impl Server {
         self.store.apply_heard(operation, time, &hears)
     }
 
-    /// Whether INFO shows hello.lua that this process cannot have lost a record. For this, the
-    /// process must have run for a long time, was never a replica, and flushed nothing. (The
-    /// simulation evicts no keys.)
+    /// Whether INFO shows hello.lua that this process cannot have lost a record. Such a process has
+    /// run for a long time, never was a replica, and flushed nothing. (The simulation evicts no
+    /// keys.)
     fn kept_all(&self, now: Micros, list: &List) -> bool {
         let up = Duration::from_secs(self.uptime(now).try_into().unwrap_or(0));
         !self.promoted && self.flushed == 0 && up > list.old() + Duration::from_secs(1)
@@ -221,7 +220,6 @@ impl Server {
         self.snapshot = self.store.clone();
     }
 
-    /// FLUSHALL on the running process.
     pub fn flush(&mut self) {
         self.store = Store::default();
         self.flushed += 1;

@@ -1,5 +1,5 @@
-//! What clients do with sessions. They lock names and unlock some of them. Several clients of one
-//! process may share a session. They revoke the session, drop it, or lose it.
+//! What clients do with sessions. Clients lock names, and unlock some names again. Several clients
+//! of one process may share a session. In the end, clients revoke, drop or lose the session.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -67,7 +67,6 @@ pub enum Does {
 }
 
 impl Client {
-    /// Whether the plan has sessions.
     pub fn has_sessions(&self) -> bool {
         self.world.core.lock().unwrap().plan.sessions > 0.0
     }
@@ -269,8 +268,7 @@ impl Client {
                 None if token.is_none() && hand.book.gave_up(name, asked.since) => {
                     self.record(|process| What::Cancelled { process, ask, name });
                 }
-                // 0 is no token: with it, the judge reports that the session does not hold the
-                // name.
+                // 0 is no token: it makes the judge report that the session does not hold the name.
                 None => self.has_new(hand, name, ask, token.unwrap_or(0)),
             }
         }
@@ -383,7 +381,7 @@ impl Client {
         self.leaves(hand);
     }
 
-    /// Records that no work goes on under a lost session.
+    /// Records that the work under a lost session has ended.
     fn lets_go_of_lost(&self, book: &Book) {
         if book.lost.load(Ordering::Relaxed) {
             book.gone.lock().unwrap().iter().for_each(|watch| self.lets_go(watch));

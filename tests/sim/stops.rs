@@ -106,8 +106,8 @@ impl World {
     }
 
     /// Starts a process, which has seen no node before. The process cannot notice that a clock was
-    /// stepped before it connected (docs/guarantees.md, "What is not promised", 3). So it starts
-    /// only after everything that the step affected is over.
+    /// stepped before it connected (docs/guarantees.md, "What is not promised", 3). So the process
+    /// starts only when the effects of the last step are over.
     pub fn begin_process(self: &Arc<Self>, region: usize, clients: usize, deployment: usize) {
         if self.comes_too_late(deployment, clients) {
             return;

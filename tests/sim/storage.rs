@@ -1,5 +1,5 @@
-//! The storage that the locks protect. For some names it checks fencing tokens, and for others it
-//! does not.
+//! The storage that the locks protect. The storage checks fencing tokens for some names, and not
+//! for others.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! Time, events, and everything that events change. A run uses one thread. Virtual time moves when
-//! no task is ready.
+//! Time, events, and everything that events change. A run uses one thread. Virtual time moves only
+//! when no task is ready.
 //!
 //! The network runs in microseconds. The library's timers use Tokio's paused clock, which follows
 //! in whole milliseconds. So a timer fires up to a millisecond late.
@@ -92,7 +92,6 @@ pub struct Process {
     pub inbox: Vec<Event>,
 }
 
-/// Everything that events change.
 pub struct Core {
     pub plan: Plan,
     pub dice: Dice,

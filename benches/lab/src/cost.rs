@@ -9,7 +9,6 @@ use crate::table::Report;
 use crate::turn::Work;
 
 const NODES: usize = 5;
-/// How many tasks make a crowd.
 const TASKS: u32 = 256;
 const KINDS: [Kind; 3] = [Kind::Plain, Kind::Ours, Kind::OursRedis];
 

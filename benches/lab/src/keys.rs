@@ -17,7 +17,7 @@ use crate::turn::client_memory;
 const NODES: usize = 5;
 /// How long to wait for a lock that nobody else wants.
 const TIMEOUT: Duration = Duration::from_secs(60);
-/// How often to begin the names that are due.
+/// How often to start acquiring the names that are due.
 const TICK: Duration = Duration::from_millis(2);
 /// How often to measure the nodes.
 const LOOK: Duration = Duration::from_secs(1);
@@ -35,8 +35,8 @@ pub struct Args {
     /// How many minutes to run, such as 0.5
     #[arg(long, value_name = "N", default_value_t = 10.0)]
     minutes: f64,
-    /// The ttl of the locks. Nodes keep a name for 105 s longer. A run that is to show whether
-    /// nodes keep more and more must last for more than twice that time
+    /// The ttl of the locks. Nodes keep a name for this ttl and 105 s more. To show whether nodes
+    /// keep more and more, a run must last for more than twice that sum
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = humantime::parse_duration)]
     ttl: Duration,
 }
@@ -143,7 +143,7 @@ impl Kept {
         let keys = field(&keyspace, "db0").and_then(|text| text.strip_prefix("keys=")?.split(',').next()?.parse().ok());
         let memory =
             field(&server.info("memory")?, "used_memory").ok_or("a server does not tell its used_memory")?.parse()?;
-        // An empty database is not listed.
+        // INFO does not list an empty database.
         Ok(Self { keys: keys.unwrap_or(0), memory, client: None })
     }
 
@@ -153,9 +153,9 @@ impl Kept {
     }
 }
 
-/// The final value as a multiple of the value at half the time. Both are means of a tenth of the
-/// samples: the last tenth, and the tenth right before half. Ups and downs in between, such as keys
-/// that a node has not removed yet, are no growth.
+/// The final value as a multiple of the value at half the time. Both values are means of a tenth of
+/// the samples: the last tenth, and the tenth right before half. Means even out ups and downs, such
+/// as keys that a node has not removed yet.
 fn growth(samples: &[f64]) -> Option<f64> {
     if samples.len() < FEWEST {
         return None;

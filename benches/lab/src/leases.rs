@@ -46,7 +46,8 @@ pub async fn measure(args: &Args) -> Result<()> {
     let mut stage = Stage::empty(NODES)?;
     let quorum = Quorums::builder(&stage.ports()).ttl(args.ttl).connect().await?;
     all_vote(&quorum).await?;
-    // The first tenth also allocates what acquiring itself needs. That is not memory of leases.
+    // The first tenth also allocates memory for acquiring, which does not count as memory of
+    // leases.
     let few = args.leases.div_ceil(10);
     let mut guards = held(&quorum, 0..few).await?;
     let before = client_memory();
@@ -54,7 +55,7 @@ pub async fn measure(args: &Args) -> Result<()> {
     let grown = client_memory().zip(before).map(|(now, before)| now.saturating_sub(before) as f64 / 1_024.0);
     let kept = Kept::watch(&mut stage.servers, &renewals, Duration::from_secs(args.seconds.into())).await?;
     let lost = guards.iter().filter(|guard| !guard.is_held()).count();
-    // Lost locks cannot be released.
+    // Ignore errors: lost locks cannot be released.
     stream::iter(guards).map(LockGuard::release).buffer_unordered(AT_A_TIME).map(drop).collect::<()>().await;
     quorum.shutdown(Duration::from_secs(1)).await;
     let total: u64 = kept.renewals.iter().sum();
@@ -69,7 +70,8 @@ pub async fn measure(args: &Args) -> Result<()> {
         "kib_a_lease": grown.map(|kib| rounded(kib / f64::from(args.leases - few))),
         "renewals": total,
         "renewals_peak_to_mean": rounded(fullest as f64 * kept.renewals.len() as f64 / total as f64),
-        // The calls to all nodes, and their number divided by the calls if all batches were full.
+        // The calls to all nodes, and this number as a multiple of the calls that full batches
+        // need.
         "script_calls": kept.script_calls,
         "script_calls_to_full": rounded(kept.script_calls as f64 * BATCH / (total as f64 * NODES as f64)),
     });

@@ -19,8 +19,8 @@ use clap::Parser;
 enum Lab {
     /// This library beside other locks, and beside what any lock must cost
     Peers(peers::Args),
-    /// What an acquisition and its release cost the nodes and the client, beside a hand-written SET NX
-    /// and compare-and-delete, and over redis-rs beside fred
+    /// What an acquisition and its release cost the nodes and the client: over fred, over redis-rs,
+    /// and with a hand-written SET NX and compare-and-delete
     Cost(cost::Args),
     /// Holds many locks for a time: what this costs, and how many are lost. Prints an object
     Leases(leases::Args),

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
-/// How long a server may take to start, or for one answer.
+/// How long a server may take to start, or to answer one command.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How many ports to try: another process may take a free port before the server does.
 const ATTEMPTS: usize = 10;
@@ -79,7 +79,7 @@ impl Server {
         self.process.wait().map(drop)
     }
 
-    /// Starts a killed server again at its address. It has forgotten everything.
+    /// Starts a killed server again at its address. The new process has no data.
     pub fn restart(&mut self) -> io::Result<()> {
         *self = Self::launch(self.port)?;
         Ok(())
@@ -96,7 +96,6 @@ impl Server {
         Ok(Counts { commands, cpu: cpu.ok_or_else(|| io::Error::other("a server does not tell its CPU time"))? })
     }
 
-    /// Loads a script, and returns its hash.
     pub fn load(&mut self, script: &str) -> io::Result<String> {
         self.probe.text(&["SCRIPT", "LOAD", script])
     }
@@ -177,7 +176,8 @@ fn calls(line: &str) -> Option<(String, u64)> {
     (command != "info").then(|| (command.to_owned(), count))
 }
 
-/// CPU time in user and kernel space: of the main thread if the server reports it, else of all.
+/// CPU time in user and kernel space: of the main thread if the server reports it, else of all
+/// threads.
 fn cpu(info: &str) -> Option<Duration> {
     let seconds = |name: &str| {
         let thread = field(info, &format!("{name}_main_thread"));
@@ -191,7 +191,7 @@ pub fn field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
     info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim)
 }
 
-/// A connection over which a server is asked about itself.
+/// The lab's own connection to a server.
 struct Probe(BufReader<TcpStream>);
 
 impl Probe {

@@ -27,7 +27,7 @@ pub struct Turns {
 }
 
 impl Stage {
-    /// Servers for contenders. They vote at once.
+    /// Servers for contenders. These servers vote at once.
     pub async fn set(nodes: usize) -> Result<Self> {
         let stage = Self::empty(nodes)?;
         init(&stage.ports()).await?;

@@ -27,7 +27,6 @@ pub struct Row {
     pub failed: Option<String>,
 }
 
-/// All rows of a run.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Report {
     pub rows: Vec<Row>,
@@ -47,7 +46,7 @@ impl Report {
         self.rows.push(Row { scenario, at, contender, figures, failed: None });
     }
 
-    /// Adds that something could not be measured, and why.
+    /// Adds a row for a failed measurement, with the reason.
     pub fn add_failed(&mut self, scenario: &str, at: Option<f64>, contender: &str, why: &str) {
         let (scenario, contender, failed) = (scenario.to_owned(), contender.to_owned(), Some(why.to_owned()));
         self.rows.push(Row { scenario, at, contender, figures: Default::default(), failed });

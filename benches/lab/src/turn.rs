@@ -43,7 +43,7 @@ thread_local! {
     static USED: Cell<u64> = const { Cell::new(0) };
 }
 
-/// The first of `count` numbers that no other call returns. Each task of a crowd takes a block.
+/// Reserves `count` unused numbers, and returns the first. Each task of a crowd takes a block.
 fn once(count: u64) -> u64 {
     USED.replace(USED.get() + count)
 }
@@ -150,7 +150,7 @@ fn latencies(took: &[Took]) -> Figures {
     ])
 }
 
-/// The value that `share` of `sorted` do not exceed, in milliseconds; NaN without values.
+/// The percentile `share` of the sorted values, in milliseconds; NaN without values.
 fn percentile(sorted: &[Duration], share: f64) -> f64 {
     let rank = (sorted.len() as f64 * share).ceil().max(1.0) as usize;
     sorted.get(rank - 1).map_or(f64::NAN, |sample| sample.as_secs_f64() * 1e3)

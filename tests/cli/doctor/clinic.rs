@@ -88,8 +88,8 @@ pub(super) fn finding<'a>(object: &'a Value, id: &str) -> &'a Value {
     found.unwrap_or_else(|| panic!("no {id}: {object}"))
 }
 
-/// The doctor finds these faults and no others, each with its three sentences, and ends with this
-/// code.
+/// Checks that the doctor finds these faults and no others, explains each fault in three sentences,
+/// and ends with this code.
 pub(super) fn finds(command: &mut Command, expected: i32, ids: &[&str]) -> Value {
     let (code, object) = report(command);
     assert_eq!((code, faults(&object)), (expected, ids.to_vec()), "{object:#}");

@@ -171,8 +171,8 @@ async fn run_status_and_doctor_agree_on_what_each_missing_right_costs() {
         look.arg("status").args(patience);
         let (status, ..) = if votes { looked(&mut look) } else { done(&mut look) };
         let (doctor, object) = report(command(&urls, &prefix).arg("doctor").args(patience));
-        // 75 is possible too: a claim that failed midway may hold the name until its ttl has
-        // passed.
+        // Exit code 75 is possible too: a claim that failed midway may hold the name until its ttl
+        // has passed.
         let refused = [69, 75].contains(&run);
         assert!(if votes { run == 0 } else { refused }, "{right}: {run} {said}");
         assert_eq!(status, if votes && !counts { 0 } else { 69 }, "{right}");

@@ -42,7 +42,7 @@ async fn each_failure_of_tls_has_an_advice_of_its_own() {
     let option = |name: &str, file: &str| [format!("--tls-{name}"), made.file(file)];
     let pair = |name: &str| [option("cert", &format!("{name}.pem")), option("key", &format!("{name}.key"))].concat();
     let (ca, other) = (option("ca", "ca.pem"), option("ca", "other.pem"));
-    // TLS 1.2 has no alert for a client certificate that is missing.
+    // TLS 1.2 has no alert for a missing client certificate.
     let (_old, old) = made.server_with("server", "yes", &["--tls-protocols", "TLSv1.2"]).await;
     let (asks, late) = (format!("rediss://localhost:{asks}"), format!("rediss://localhost:{late}"));
     let old = format!("rediss://localhost:{old}");

@@ -53,6 +53,6 @@ async fn followers_see_each_leader_and_its_values() {
     campaign(&mut second, "10.0.0.8:8080");
     next(&mut follower, "10.0.0.8:8080");
     drop(second);
-    // The agent looks from time to time whether anybody leads.
+    // The agent checks from time to time whether anybody leads.
     until("the end is sent", || event(&mut follower).0 == "none");
 }

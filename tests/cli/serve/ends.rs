@@ -44,7 +44,7 @@ async fn request_of_a_closed_connection_is_withdrawn() {
     let lock = holder.acquires("a", Value::Null);
     let post = request("POST", "/v1/locks", "", &wanted("a", Value::Null).to_string());
     let more = request("GET", "/healthz", "", "");
-    // hyper does not read on while requests are behind the one that waits.
+    // While further requests follow the waiting one, hyper reads nothing, and might miss the close.
     for pipelined in [0, 1, 1_000] {
         let mut waiter = agent.client();
         waiter.writes(post.clone());
@@ -53,7 +53,7 @@ async fn request_of_a_closed_connection_is_withdrawn() {
         drop(waiter);
         until("it does not wait", || agent.counts("waiting") == 0);
     }
-    // The answer to a closed connection is no lock without an owner.
+    // A lock must not stay without an owner if its answer goes to a closed connection.
     let mut waiter = agent.client();
     waiter.writes(post.clone() + &post);
     until("it waits", || agent.counts("waiting") == 1);
@@ -93,7 +93,7 @@ async fn lock_of_a_connection_that_the_agent_closed_stays() {
         let (mut client, mut other) = (agent.client(), agent.client());
         let lock = client.acquires(how, json!({ "ttl_ms": 60_000 }));
         makes_the_agent_close(&mut client, how);
-        // The client's library closes its side by itself. The client works on.
+        // The client's library closes its side by itself, while the client works on.
         drop(client);
         let (status, told) = other.asks("GET", &path(&lock), "");
         assert_eq!(status, 200, "{how}: {told}");
@@ -191,14 +191,14 @@ async fn locks_that_clients_keep_end_by_their_ttl() {
     // The library of this client notices the end of its connection. The client does not.
     assert_eq!(unaware.rest(), "");
     drop(unaware);
-    // The library of this client closes its side when the agent does, maybe before its program has read
-    // the answer. So the agent must not close first.
+    // The library of this client closes its side when the agent does, perhaps before its program
+    // has read the answer. So the agent must not close first.
     assert_eq!(careless.head().0, 410);
     careless.rest();
     drop(careless);
     let (code, _, err) = agent.process.done();
     assert!(code == 0 && err.contains("have not let go"), "{code}: {err}");
-    // On a machine that stalls, it was not quick enough.
+    // If the machine stalls, the client of `quick` may let go too late.
     if err.contains("the clients of 3 locks have") {
         until_released(&servers, "quick");
     }
@@ -212,7 +212,7 @@ async fn locks_that_clients_keep_end_by_their_ttl() {
 async fn ending_agent_serves_a_request_of_a_new_connection() {
     let servers = servers(3).await;
     let mut tries = 0;
-    // The agent is there for another second. On a machine that stalls, it may be gone too early.
+    // The agent runs for another second. If the machine stalls, the agent may end too early.
     until("the lock is released", || {
         tries += 1;
         let mut agent = Agent::start(&servers, &["--grace", "0"]);

@@ -1,4 +1,4 @@
-//! Locks whose clients must say that they live.
+//! Locks that end unless their clients send `keep` in time.
 
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -16,7 +16,7 @@ async fn lock_that_is_not_kept_lapses() {
     let agent = Agent::start(&servers, &[]);
     let mut client = agent.client();
     let lock = client.acquires("a", json!({ "keep_ms": 3_000 }));
-    // Counted from the request, so the time that the acquisition took comes on top.
+    // The bound is far above 3 s, because `until_ms` also counts the time of the acquisition.
     assert!(lock["until_ms"].as_u64().unwrap() < 30_000, "{lock}");
     let (status, told) = client.asks("GET", &format!("{}?wait_ms={}", path(&lock), super::HOUR), "");
     assert_eq!((status, &told["reason"]), (410, &json!("not_kept")), "{told}");

@@ -53,12 +53,11 @@ impl Agent {
         socket(self.folder.path())
     }
 
-    /// A new connection.
     fn client(&self) -> Client {
         Client::to(&self.socket())
     }
 
-    /// The counts of the agent.
+    /// A count from the agent's status.
     fn counts(&self, what: &str) -> u64 {
         let (status, told) = self.client().asks("GET", "/v1/status", "");
         assert_eq!(status, 200, "{told}");
@@ -77,7 +76,7 @@ fn serve(servers: &[Server], folder: &Path) -> Command {
     command
 }
 
-/// The command, run by a shell script: `exec "$@"` is the command.
+/// A shell with this script, in which `exec "$@"` runs the command.
 fn by_shell(script: &str, command: &Command) -> Command {
     let mut shell = program::command("sh");
     shell.args(["-c", script, "sh"]).arg(command.get_program()).args(command.get_args());
@@ -117,7 +116,6 @@ impl Client {
         Self { writer, reader, unix: None, host: format!("127.0.0.1:{port}") }
     }
 
-    /// Writes these bytes.
     fn writes(&mut self, bytes: impl AsRef<[u8]>) {
         self.writer.write_all(bytes.as_ref()).unwrap();
     }
@@ -127,7 +125,7 @@ impl Client {
         self.sends_with("", method, path, body);
     }
 
-    /// The same, with more headers.
+    /// As `sends`, with more headers.
     fn sends_with(&mut self, headers: &str, method: &str, path: &str, body: impl Display) {
         self.writes(request(method, path, headers, &body.to_string()).replacen(HOST, &self.host, 1));
     }
@@ -160,7 +158,7 @@ impl Client {
         line.trim_end().to_owned()
     }
 
-    /// Waits until the agent has closed the connection. Returns what came before.
+    /// Waits until the agent has closed the connection. Returns the text that came before the end.
     fn rest(&mut self) -> String {
         let mut rest = String::new();
         let _ = self.reader.read_to_string(&mut rest);
@@ -179,7 +177,7 @@ impl Client {
         self.unix.as_ref().unwrap().shutdown(Shutdown::Write).unwrap();
     }
 
-    /// Acquires a lock on this connection, with more fields.
+    /// Acquires a lock on this connection, with more fields in the request.
     fn acquires(&mut self, name: &str, more: Value) -> Value {
         let (status, lock) = self.asks("POST", "/v1/locks", wanted(name, more));
         assert_eq!(status, 200, "{lock}");
@@ -187,7 +185,8 @@ impl Client {
     }
 }
 
-/// Whether docs/openapi.json has this status for a request. It has no unknown paths and methods.
+/// Whether docs/openapi.json lists this status for a request. The file lists no unknown paths and
+/// methods.
 fn is_listed(method: &str, path: &str, status: u16) -> bool {
     static PAGE: OnceLock<Value> = OnceLock::new();
     let read = || serde_json::from_str(include_str!("../../../docs/openapi.json")).unwrap();
@@ -213,7 +212,6 @@ fn wanted(name: &str, more: Value) -> Value {
     body
 }
 
-/// The path of a lock.
 fn path(lock: &Value) -> String {
     format!("/v1/locks/{}", lock["id"].as_str().unwrap())
 }

@@ -1,4 +1,4 @@
-//! Requests that are wrong, and bounds.
+//! Wrong requests, and bounds of requests.
 
 use serde_json::{Value, json};
 
@@ -41,7 +41,7 @@ async fn malformed_requests_are_refused_and_the_connection_stays() {
     }
     client.writes(b"POST /v1/locks HTTP/1.1\r\nHost: a\r\nContent-Length: 15\r\n\r\n{\"names\": [\"\xff\"]");
     assert_eq!(client.hears().0, 400, "it is no UTF-8");
-    // The lock would end with the request.
+    // A lock on this connection would end with the request.
     let body = wanted("c", Value::Null).to_string();
     let mut closing = agent.client();
     closing.writes(request("POST", "/v1/locks", "Connection: close\r\n", &body));
@@ -57,7 +57,7 @@ async fn large_bodies_are_refused() {
     let mut client = agent.client();
     client.writes("POST /v1/locks HTTP/1.1\r\nHost: a\r\nContent-Length: 100000000000\r\n\r\n");
     assert_eq!(client.head().0, 413);
-    // A body in chunks has no length.
+    // A body in chunks has no Content-Length.
     let mut client = agent.client();
     client.writes("POST /v1/locks HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n10001\r\n");
     client.writes("x".repeat(0x10001) + "\r\n0\r\n\r\n");
@@ -87,7 +87,7 @@ async fn refusal_comes_after_the_body_and_leaves_the_connection_open() {
         assert_eq!(client.hears().0, status, "{line}");
     }
     assert_eq!(client.asks("GET", &path(&lock), "").0, 200);
-    // Without its body, each request is a slow one.
+    // The rest of each body is missing, so each request counts as slow.
     let slow = ["POST /v2/locks", "PATCH /v1/locks", "GET /healthz"].map(|line| {
         let mut slow = agent.client();
         slow.writes(head(line) + "{");

@@ -25,7 +25,7 @@ async fn stale_socket_is_replaced_and_a_live_one_is_not() {
     let (code, _, err) = done(&mut serve(&servers, agent.folder.path()));
     assert!(code == 64 && err.contains("another program listens there"), "{code}: {err}");
     assert_eq!(agent.client().asks("GET", "/healthz", "").0, 200);
-    // The same if the other program is no agent, and so has no lock file.
+    // The result is the same if the other program is no agent, and so has no lock file.
     let folder = tempfile::tempdir().unwrap();
     let _other = UnixListener::bind(socket(folder.path())).unwrap();
     let (code, _, err) = done(&mut serve(&servers, folder.path()));
@@ -97,7 +97,7 @@ async fn tcp_is_for_loopback_and_for_programs() {
     let agent = Agent::start(&servers, &["--listen", &format!("127.0.0.1:{}", port.number())]);
     let mut client = Client::to_port(port.number());
     let lock = client.acquires("a", Value::Null);
-    // The lock belongs to nobody's uid, so it is unknown on the Unix socket.
+    // A lock over TCP belongs to no uid, so it is unknown on the Unix socket.
     assert_eq!(agent.client().asks("GET", &path(&lock), "").0, 404);
     let own_host = format!("127.0.0.1:{}", port.number());
     let evil_host = format!("evil.example:{}", port.number());

@@ -209,8 +209,8 @@ impl Server {
     }
 }
 
-/// The verb of the operations of a call. (Each has one name.) Finds it by the numbers of keys and
-/// arguments, or by a word in the call.
+/// Finds the verb of a call's operations by the numbers of keys and arguments, or by a word in the
+/// call. (Each operation has one name.)
 fn verb(call: &dyn Arguments) -> Verb {
     let (mut at, mut keys, mut verb) = (0_usize, 0_usize, None);
     call.each(&mut |argument| {

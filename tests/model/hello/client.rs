@@ -13,8 +13,8 @@ use super::Scope;
 use super::nodes::{MAX_TTL, Nodes, TTL, tick};
 use crate::scope::Ticks;
 
-/// How many plans a client may make within one moment. It asks, makes records, puts its list in
-/// force, and reads the result.
+/// How many plans a client may make within one moment. It reads records, makes missing ones, puts
+/// its list in force, and reads the result.
 const PLANS: u32 = 8;
 /// Clocks run apart by 1 % at most.
 const RATE: f64 = 0.01;
@@ -105,7 +105,7 @@ impl Client {
         self.links[node].server
     }
 
-    /// The client's node behind which this server is, if any.
+    /// The number of this server among the client's nodes, if any.
     pub fn node(&self, server: usize) -> Option<usize> {
         self.links.iter().position(|link| link.server == server)
     }
@@ -280,7 +280,7 @@ impl Client {
         let asking = self.asking?;
         let (now, quorum) = (nodes.now, self.size().quorum());
         let votes = asking.granted.and(self.voting(now));
-        // No vote counts for longer than MAX_ROUND.
+        // No vote is older than MAX_ROUND here, because `TTL` is shorter.
         if votes.len() >= quorum && !self.other_list && now < asking.t0 + TTL {
             (self.asking, self.until, self.won) = (None, Some(asking.t0 + TTL - 1), true);
             return Some(asking.ballot);

@@ -85,7 +85,6 @@ impl Nodes {
         }
     }
 
-    /// The id of the server's record.
     pub fn id(&mut self, server: usize) -> Option<Arc<str>> {
         let (list, none) = (Arc::new(List::new("look", ["node"], MAX_TTL)), Arc::<str>::from(""));
         let (intent, new, process) = (Intent::Look, none.clone(), none);

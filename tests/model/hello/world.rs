@@ -55,8 +55,8 @@ impl World {
         self.clients[..2].iter().all(|client| client.holds(self.nodes.now)) && !self.is_excused(scope)
     }
 
-    /// If two lists share only a node that one client cannot reach, or that has just forgotten the
-    /// list in force, the clients need not notice each other until both have said hello.
+    /// Two lists may share only a node that one client cannot reach, or that has just forgotten the
+    /// list in force. Then the clients need not notice each other until both have said hello.
     fn is_excused(&self, scope: &Scope) -> bool {
         let restarts = matches!(scope.fault, Fault::Restart(_) | Fault::Flush(_));
         !scope.is_alike()

@@ -20,8 +20,8 @@ pub fn handed_over_a_while_after_it_asked(script: &mut Script) {
     script.asks(50, 1, Part { hold: millis(300), ..Part::default() });
 }
 
-/// Two processes hold one node each, and give it up. A third process is handed both nodes, with two
-/// ballots, so no ballot has a quorum.
+/// Two processes hold one node each, and give it up. Both nodes hand the name over to a third
+/// process, with two ballots, so no ballot has a quorum.
 pub fn handed_over_with_ballots_that_differ(script: &mut Script) {
     script.world(3, 3, 3_000, 4_000);
     script.node_timeout(2_000);
@@ -115,9 +115,9 @@ pub fn claimed_where_it_was_handed_over_with_another_ballot(script: &mut Script)
     script.asks(200, 1, Part { round_timeout: Some(millis(660)), hold: millis(300), ..Part::default() });
 }
 
-/// A releases when B has a place on n0 and n1 only, and C on n2 and n3 only. So B and C are handed
-/// two of four nodes each, and a quorum is three. D waits behind them. B, C and D must not pass the
-/// two halves among themselves for ever: each must soon get the lock.
+/// A releases when B has a place on n0 and n1 only, and C on n2 and n3 only. So two nodes hand the
+/// name over to B, and two to C, but a quorum is three. D waits behind them. B, C and D must not
+/// pass the two halves among themselves for ever: each must soon get the lock.
 pub fn handed_over_half_and_half(script: &mut Script) {
     script.world(4, 4, 10_000, 12_000);
     script.jitter = 2;
@@ -132,7 +132,7 @@ pub fn handed_over_half_and_half(script: &mut Script) {
 }
 
 /// One of four nodes is down. A releases when B, C and D have one place each, on three nodes. Each
-/// is handed one node, and needs all three.
+/// gets the name from one node, and needs all three nodes.
 pub fn handed_over_in_three_parts(script: &mut Script) {
     script.world(4, 4, 10_000, 12_000);
     script.jitter = 2;
@@ -183,7 +183,7 @@ pub fn who_gives_up_hands_over_nothing_of_others(script: &mut Script) {
 
 /// B has measured slow round trips, and then quick ones, so its later claims could ask for a
 /// shorter hand-over. B's second claim is carried out, but the reply is lost. The hand-over must
-/// last as long as the first claim said. Otherwise C enters before B has left.
+/// last as long as the first claim said. With a shorter hand-over, C would enter before B has left.
 pub fn handed_over_for_less_than_the_claim_before_said(script: &mut Script) {
     script.world(3, 3, 10_000, 12_000);
     script.node_timeout(6_000);

@@ -1,6 +1,6 @@
 //! Scenes: scripts for moments that random worlds rarely meet. Each scene runs some hundred times,
 //! each time with other delays, and the judge checks each run. In comments, A, B and C are mostly
-//! the processes 0, 1 and 2, and n0 is node 0.
+//! the processes 0, 1 and 2, and n0 is node 0. "A holds n0" means that A holds the name on n0.
 
 mod doubt;
 mod elections;
@@ -30,7 +30,6 @@ use crate::run::{self, Run};
 use crate::world::{World, micros};
 use script::Script;
 
-/// One scene.
 #[derive(Debug)]
 pub struct Scene {
     pub name: &'static str,
@@ -225,7 +224,6 @@ impl Parts {
     }
 }
 
-/// Plays a scene once.
 pub fn play(scene: &Scene, seed: u64) -> Run {
     let mut dice = Dice::new(seed);
     let mut script = Script::new(dice.fork());

@@ -8,8 +8,9 @@ use crate::judge::history::Verb;
 
 const HOUR: u64 = 3_600_000;
 
-/// A holds n0 and n1. B waits on n0 and n1, is granted n2 and withdraws from n2. When this late
-/// withdrawal arrives, B was handed n0 and n1, cannot reach n1 any more, and depends on n0 and n2.
+/// A holds n0 and n1. B waits on n0 and n1, is granted n2 and withdraws from n2. Before this late
+/// withdrawal arrives, n0 and n1 hand the name over to B. B then loses n1, and depends on n0 and
+/// n2.
 fn withdrawn_late(script: &mut Script) {
     script.world(3, 3, 2_000, 2_500);
     script.jitter = 2;

@@ -1,4 +1,5 @@
-//! A part: what a client does in a scene. It asks once, holds for a while, and gives the lock back.
+//! A part: what a client does in a scene. The client asks once, holds for a while, and gives the
+//! lock back.
 
 use std::sync::Arc;
 use std::time::Duration;

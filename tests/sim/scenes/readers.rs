@@ -23,7 +23,7 @@ pub fn readers_among_writers(script: &mut Script) {
     }
 }
 
-/// Some reader always holds the name. A writer must get it before readers that asked later.
+/// Some reader always holds the name. A writer must get the name before readers that asked later.
 pub fn a_writer_among_readers(script: &mut Script) {
     script.world(5, 3, 2_000, 4_000);
     for nth in 0..200u64 {
@@ -53,8 +53,8 @@ pub fn handed_over_with_a_ballot_that_it_does_not_know(script: &mut Script) {
     script.asks(50, 1, Part { must: true, ..reads(hold + 1_200, 100) });
 }
 
-/// A writer releases. The reader behind it gives up before it learns that it was handed the name.
-/// The next writer must get the name at once.
+/// A writer releases. The waiting reader gives up before it learns that it was handed the name. The
+/// next writer must get the name at once.
 pub fn a_reader_gives_up_before_it_hears_of_a_hand_over(script: &mut Script) {
     script.world(3, 3, 8_000, 9_000);
     script.jitter = 2;

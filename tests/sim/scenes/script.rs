@@ -88,8 +88,8 @@ impl Script {
         self.held_back.push(HeldBack { process, node, way: 0, sent, until, verb: Some(verb) });
     }
 
-    /// Gives the cue when the node has carried out an operation of this verb and process, with this
-    /// answer.
+    /// Carries out the cue when the node has given this answer to an operation of this verb and
+    /// process.
     pub fn once_done(&mut self, verb: Verb, process: usize, node: usize, answer: Answer, then: Cue) {
         self.once(Seen::Done, verb, process, Some(node), answer, 0, then);
     }
@@ -101,7 +101,7 @@ impl Script {
         self.at(at, Cue::Awaits(moment, Box::new(then)));
     }
 
-    /// Gives the cue when answer number `nth` (counted from 0) of this kind has reached the
+    /// Carries out the cue when answer number `nth` (counted from 0) of this kind has reached the
     /// process, from any node. The process has not read this answer yet.
     pub fn once_answered(&mut self, verb: Verb, process: usize, answer: Answer, nth: u32, then: Cue) {
         self.once(Seen::Answered, verb, process, None, answer, nth, then);
@@ -122,7 +122,7 @@ impl Script {
         self.waiting.when(moment, vec![then]);
     }
 
-    /// The end of the scene: all cues were given, and all messages that were only delayed have
+    /// The end of the scene: all cues were carried out, all messages that were only delayed have
     /// arrived, and two more ttls have passed.
     pub fn ends(&self) -> Duration {
         let last = self.cues.iter().map(|(at, _)| *at).max().unwrap_or(ms(BEGIN));

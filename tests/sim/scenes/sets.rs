@@ -16,8 +16,8 @@ fn asks_for(names: &'static [u8], timeout: u64, hold: u64) -> Part {
     Part { names, timeout: millis(timeout), hold: millis(hold), ..Part::default() }
 }
 
-/// Callers ask for each of three names faster than they can hold it one after the other. A caller
-/// that asks for all three must get them before callers that asked later.
+/// Callers ask for each of three names faster than they can hold this name in turn. A caller that
+/// asks for all three must get them before callers that asked later.
 pub fn a_set_among_locks_on_its_names(script: &mut Script) {
     names(script, 3);
     for nth in 0..200 {

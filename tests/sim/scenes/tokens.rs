@@ -26,8 +26,8 @@ pub fn fences_are_forgotten_and_tokens_grow(script: &mut Script) {
     script.asks(later, 1, brief());
 }
 
-/// n1 and n2 grant the first process a token. The second process shares only n1 with it, and n1
-/// forgets the token.
+/// n1 and n2 grant the first process a token. The second process shares only n1 with the first, and
+/// n1 forgets the token.
 fn the_common_node_forgets(script: &mut Script, processes: usize) {
     script.world(3, processes, 1_000, 8_000);
     ahead(script, 0);

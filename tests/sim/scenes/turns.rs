@@ -175,7 +175,7 @@ pub fn tokens_grow_though_wall_clocks_do_not(script: &mut Script) {
     script.hold_back(0, &[0], 0..NEVER, NEVER);
     script.hold_back(1, &[2], 0..NEVER, NEVER);
     script.asks(30, 0, Part { hold: millis(100), ..Part::default() });
-    // The second process asks after the release: the refusal of a claim would show it the fence.
+    // The second process asks after the release: the refusal of a claim would show the fence.
     script.asks(300, 1, Part { hold: millis(100), ..Part::default() });
 }
 
@@ -302,7 +302,7 @@ pub fn revoked_and_asked_for(script: &mut Script) {
 }
 
 /// A name is revoked, and its holder goes on working for a while. The next caller, in any process,
-/// must get the name when the holder drops its guard, or at its deadline.
+/// must get the name when the holder drops its guard, or at the holder's deadline.
 pub fn who_was_revoked_lingers(script: &mut Script) {
     script.world(3, 3, 2_000, 2_500);
     let lingers = script.about(0, 3_000);

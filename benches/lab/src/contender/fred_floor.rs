@@ -1,4 +1,4 @@
-//! The floor of a lock over fred.
+//! The floor over fred: the least that a lock over fred must send.
 
 use std::time::Instant;
 

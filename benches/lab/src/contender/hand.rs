@@ -120,7 +120,7 @@ impl Asked {
 
 struct Links {
     list: Vec<Link>,
-    /// The waker of `drive` while it waits. It is woken when there is more to send.
+    /// The waker of `drive`. A new command wakes `drive`.
     carrier: Option<Waker>,
 }
 
@@ -189,7 +189,6 @@ impl Link {
         Ok(())
     }
 
-    /// Reads whatever has come.
     fn read(&mut self, context: &mut Context<'_>, nodes: usize) -> io::Result<()> {
         while let Poll::Ready(count) = self.fill(context)? {
             self.input.extend_from_slice(&self.chunk[..count]);

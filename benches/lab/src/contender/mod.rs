@@ -1,6 +1,6 @@
 //! The contenders: locks, and floors. A floor sends the least that a lock must send, over one
 //! client library or none: one script call to each node for an acquisition, and one for a release.
-//! Each ends with the replies of a quorum.
+//! Each call ends when a quorum has replied.
 
 mod distributed_lock;
 mod fred_floor;
@@ -24,12 +24,12 @@ use rslock::Rslock;
 
 use crate::servers::Server;
 
-/// An error, which is only shown.
+/// Any error: the program only prints it.
 pub type Failed = Box<dyn std::error::Error + Send + Sync>;
 pub type Result<T> = std::result::Result<T, Failed>;
 
-/// Sets the key if it is not set. A lock that stores more than an owner needs a script, so this is
-/// a script, too.
+/// Sets the key if it is not set. Locks that store more than an owner need a script, so the floors
+/// use a script too.
 const ACQUIRE: &str = "return redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2])";
 /// <https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/>
 const RELEASE: &str =
@@ -59,7 +59,6 @@ impl Scripts {
 /// How long a contender may take to close.
 const CLOSING: Duration = Duration::from_secs(2);
 
-/// A kind of contender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Kind {
     Hand,
@@ -112,7 +111,6 @@ impl Kind {
     }
 }
 
-/// A connected contender.
 pub enum Lock {
     Hand(Hand),
     Redis(RedisFloor),
@@ -204,7 +202,6 @@ impl Lock {
     }
 }
 
-/// A lock that is held.
 pub enum Held {
     Ours(quorumlock::LockGuard),
     Rslock(::rslock::LockGuard),
@@ -222,12 +219,11 @@ impl Held {
     }
 }
 
-/// How many nodes make a quorum.
 pub const fn quorum(nodes: usize) -> usize {
     nodes / 2 + 1
 }
 
-/// An owner, as floors write it. It is as long as a UUID, since every lock needs a unique owner.
+/// An owner for the floors. It is as long as a UUID, because every lock stores a unique owner.
 pub fn owner(number: u64) -> String {
     format!("00000000-0000-4000-8000-{number:012}")
 }

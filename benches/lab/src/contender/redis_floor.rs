@@ -1,4 +1,4 @@
-//! The floor of a lock over redis-rs.
+//! The floor over redis-rs: the least that a lock over redis-rs must send.
 
 use std::time::Instant;
 

@@ -78,7 +78,6 @@ fn line(page: &mut String, title: &str, figure: impl Fn(Kind) -> Option<f64>, fa
     let _ = writeln!(page, "| {title} | {} |", cells.join(" | "));
 }
 
-/// Describes this machine.
 fn machine() -> String {
     let cores = std::thread::available_parallelism().map_or(0, usize::from);
     let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();

@@ -42,7 +42,7 @@ fn lines(report: &Report) -> Vec<Line> {
     parts.into_iter().flat_map(|part| part(report)).collect()
 }
 
-/// All lines as a table of a page.
+/// All lines as a Markdown table.
 pub fn markdown(report: &Report) -> String {
     let rows = lines(report).iter().map(row).map(|cells| format!("| {} |\n", cells.join(" | "))).collect::<String>();
     format!("| what is wanted | figure | bound | |\n|---|---|---|---|\n{rows}")
@@ -210,7 +210,7 @@ fn growth(report: &Report) -> Vec<Line> {
     let all: Vec<_> = waiters.iter().map(|&(waiters, each)| (waiters, waiters * each)).collect();
     let first = report.series("waiters", OURS, "first_ms");
     let head = first.last().zip(first.first()).map(|((_, last), (_, first))| last / first);
-    // A linear step is 1. Differences within the bounds are noise.
+    // The bounds above 1 allow for noise.
     vec![
         line("1 to 9 nodes: worst step of p50, to linear", steps("nodes", "pair_p50_ms"), Bound::AtMost(1.1)),
         line("1 to 4,096 tasks: worst step of a round of all, to linear", worst_step(&a_pair), Bound::AtMost(1.1)),
@@ -224,7 +224,7 @@ fn growth(report: &Report) -> Vec<Line> {
     ]
 }
 
-/// By how much the worst step from one point to the next grew faster than linear.
+/// The worst step from one point to the next. A step of 1 means linear growth.
 fn worst_step(points: &[(f64, f64)]) -> Option<f64> {
     let step = |pair: &[(f64, f64)]| (pair[1].1 / pair[0].1) / (pair[1].0 / pair[0].0);
     points.windows(2).map(step).reduce(f64::max)

@@ -23,14 +23,14 @@ const STACK: usize = 128 << 10;
 #[repr(u8)]
 pub enum Way {
     Open,
-    /// Connections stay open, and new ones are accepted, but no bytes get through. A machine that
-    /// hangs does the same, and so does a network that drops packets, or a stopped server.
+    /// Connections stay open, and new ones are accepted, but no bytes get through. A stopped
+    /// server, a machine that hangs, and a network that drops packets look the same.
     BlackHole,
     /// The relay closes all connections, also new ones.
     Dead,
 }
 
-/// A relay. Dropping this value ends it.
+/// A relay. Dropping this value ends the relay.
 pub struct Relay {
     port: u16,
     state: Arc<State>,
@@ -151,7 +151,7 @@ fn start(work: impl FnOnce() + Send + 'static) -> io::Result<()> {
     Builder::new().stack_size(STACK).spawn(work).map(drop)
 }
 
-/// When bytes arrive, and the bytes.
+/// When to deliver the bytes, and the bytes.
 type Chunk = (Instant, Vec<u8>);
 
 fn deliver(chunks: &Receiver<Chunk>, mut to: &TcpStream) -> io::Result<()> {

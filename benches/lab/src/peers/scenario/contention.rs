@@ -1,4 +1,5 @@
-//! Many tasks of one process contend for one name: how often the name passes on, and how fairly.
+//! Many tasks of one process contend for one name: how often the name passes to another task, and
+//! how fairly.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -48,7 +48,8 @@ impl Fault {
     }
 }
 
-/// The only contenders for faults except black holes. The others would hang for seconds each time.
+/// The contenders that are measured in all faults. In faults other than black holes, the other
+/// contenders would hang for seconds each time.
 const OURS: [Kind; 2] = [Kind::Hand, Kind::Ours];
 
 pub async fn measure(kinds: &[Kind], share: f64, report: &mut Report) -> Result<()> {
@@ -75,7 +76,8 @@ pub async fn measure(kinds: &[Kind], share: f64, report: &mut Report) -> Result<
     Ok(())
 }
 
-/// Figures. Those named `.._to_healthy` are multiples of the figure with healthy nodes.
+/// The figures of a turn. Those named `.._to_healthy` are multiples of the figure with healthy
+/// nodes.
 type Turn = Result<Vec<(&'static str, f64)>>;
 
 fn add(report: &mut Report, scenario: &str, kind: Kind, turn: Turn) {
@@ -131,8 +133,8 @@ async fn afterwards(stage: &Stage, place: &Place, kind: Kind, fault: Fault, fail
     compared(&healthy, &failing)
 }
 
-/// The peers connect at the same time: most of them never start, and mostly wait. Contenders whose
-/// starts are compared connect alone, one after the other.
+/// The peers connect at the same time, because most of them only wait and never start. Contenders
+/// whose starts are compared connect one after the other.
 async fn before(
     stage: &Stage,
     places: &Places,
@@ -159,8 +161,8 @@ async fn before(
     Ok(turns)
 }
 
-/// The client of the last start, and the time of the fastest start. Peers start once: they mostly
-/// wait.
+/// The client of the last start, and the time of the fastest start. Peers start only once, because
+/// their starts mostly wait.
 async fn least(stage: &Stage, place: &Place, kind: Kind, failing: usize) -> Result<(Arc<Lock>, Duration)> {
     let (mut lock, mut start) = connected(stage, place, kind, failing).await?;
     for _ in 1..if OURS.contains(&kind) { STARTS } else { 1 } {

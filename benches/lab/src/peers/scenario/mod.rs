@@ -12,7 +12,6 @@ use clap::ValueEnum;
 use crate::contender::{Kind, Result};
 use crate::table::Report;
 
-/// One scenario.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Scenario {
     /// One task: another name each time

@@ -61,7 +61,7 @@ const fn survives(kind: Kind) -> bool {
     matches!(kind, Kind::Ours | Kind::OursRedis)
 }
 
-/// The median time from nothing to the first lock and its release, in milliseconds.
+/// The median time from the start to the release of the first lock, in milliseconds.
 async fn median_start(
     stage: &Stage,
     relays: &[Relay],
