@@ -1,7 +1,7 @@
 //! Counts what one server carries out for each operation, by its own counters.
 //!
-//! There is only one server. With several servers, some would be late, and in each run other ones.
-//! A late server gets a release and the next claim in one call.
+//! With several servers, the counts would differ from run to run: a server that is late gets a
+//! release and the next claim in one call.
 
 use std::time::Duration;
 
@@ -12,13 +12,13 @@ use crate::PATIENCE;
 use crate::common::server::Server;
 use crate::common::{servers, unguarded};
 
-/// How often each operation is done. A long run would also count writes of the node's record, which
-/// come after some time.
+/// How often each operation is done. In a longer run, periodic writes of the node's record would
+/// add to the counts.
 const TIMES: u32 = 200;
 /// The ttl of the lock whose renewals are counted.
 const BRIEF: Duration = Duration::from_millis(200);
 
-/// Prints a line `commands.NAME = N` and one `script_calls.NAME = N` for each operation.
+/// Prints two lines for each operation: `commands.NAME = N` and `script_calls.NAME = N`.
 pub async fn told() {
     let servers = servers(1).await;
     let quorum = unguarded(&servers).connect().await.unwrap();
@@ -35,7 +35,7 @@ pub async fn told() {
 struct Stage<'a> {
     server: &'a Server,
     quorum: Quorum,
-    /// A client as of another process.
+    /// A second client, like that of another process.
     other: Quorum,
 }
 
@@ -99,7 +99,7 @@ impl Stage<'_> {
         held.release().await.unwrap();
     }
 
-    /// Waits for some renewals, which come by time. Each is a script call of its own.
+    /// Counts about 20 renewals, each of which is a script call of its own.
     async fn renewed(&self) {
         let options = LockOptions::default().ttl(BRIEF);
         let held = self.quorum.lock_with("renewed", &options).unwrap().acquire(PATIENCE).await.unwrap();
@@ -112,7 +112,7 @@ impl Stage<'_> {
         held.release().await.unwrap();
     }
 
-    /// Runs as many tasks at the same time as fill two script calls.
+    /// Runs enough concurrent tasks to fill two script calls.
     async fn crowd(&self) {
         let again = async |number| {
             let lock = self.quorum.lock(format!("crowd/{number}"));
@@ -152,8 +152,8 @@ struct Counts {
     script_calls: u64,
 }
 
-/// Parses `cmdstat_set:calls=12,usec=34,..`. Leaves out INFO, which this program sends. The library
-/// sends INFO, too, from time to time, for no operation.
+/// Parses `cmdstat_set:calls=12,usec=34,..`. Leaves out INFO: this program sends it, and so does
+/// the library, but not for operations.
 fn calls(line: &str) -> Option<(&str, u64)> {
     let (command, figures) = line.strip_prefix("cmdstat_")?.split_once(":calls=")?;
     (command != "info").then_some((command, figures.split(',').next()?.parse().ok()?))

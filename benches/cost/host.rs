@@ -1,4 +1,4 @@
-//! A host that is the same in each run.
+//! A host whose clock and random numbers are the same in each run.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;

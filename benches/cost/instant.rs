@@ -32,7 +32,6 @@ impl Instant {
         format!("run_id:{run:040}\r\nuptime_in_seconds:1000000\r\nrole:master\r\nredis_version:7.0.15\r\n")
     }
 
-    /// What a script call returns.
     fn carried_out(&self, arguments: &dyn Arguments) -> Value {
         self.calls.fetch_add(1, Ordering::Relaxed);
         let time = self.host.wall();
@@ -45,7 +44,7 @@ impl Instant {
         done
     }
 
-    /// A record that is old. The list of this hello is in force.
+    /// The reply to a `hello`: an old record, with the list of this `hello` in force.
     fn record(&self, id: String, hello: &[String]) -> Value {
         let [_, _, _, _, _, hash, says, ..] = hello else { panic!("a hello, and not {hello:?}") };
         let (age, none) = (Value::Integer(1_000_000_000), Value::Integer(0));
@@ -86,7 +85,6 @@ impl Connection for Instant {
         ready(Ok(())).boxed()
     }
 
-    /// There are no events.
     fn poll_event(&mut self, _: &mut Context<'_>) -> Poll<Event> {
         Poll::Pending
     }
@@ -103,8 +101,8 @@ fn loaded(arguments: &dyn Arguments) -> Value {
     digest(&last).into()
 }
 
-/// How many operations a call has, and the word that says what they do, or how. Each operation is
-/// about one name, or about the node.
+/// Returns the number of operations in a call, and the call's first `Word`, if any. Each operation
+/// is about one name, or about the node.
 fn read(arguments: &dyn Arguments) -> (usize, Option<&'static str>) {
     let (mut at, mut keys, mut word) = (0, 0, None);
     arguments.each(&mut |argument| {
@@ -115,7 +113,8 @@ fn read(arguments: &dyn Arguments) -> (usize, Option<&'static str>) {
         }
         at += 1;
     });
-    // Keys for each name and arguments for each operation, of claims, renewals and releases.
+    // For claims, renewals and releases: the keys of each name, and the arguments of each
+    // operation.
     let operations = [(4, 12), (5, 11), (5, 8)].into_iter().find_map(|(names, size)| {
         let fits = (keys - 1) % names == 0 && (keys - 1) / names * size == at - 2 - keys;
         fits.then_some((keys - 1) / names)

@@ -3,10 +3,10 @@
 //!
 //! `lone N` makes N pairs over five nodes in memory. A pair is an acquisition and its release.
 //! `crowd N TASKS` makes N pairs in each of TASKS tasks (256 by default) over five servers that
-//! answer at once, and prints how many script calls all nodes got. Both do the same in each run:
-//! they use one thread, a clock that stands still, and random numbers from a fixed seed. The script
-//! runs each under valgrind with two values of N. The difference of both runs is the cost of the
-//! pairs, without start and end of the program.
+//! answer at once, and prints how many script calls all nodes got. Both subcommands do the same
+//! work in each run: they use one thread, a clock that stands still, and random numbers from a
+//! fixed seed. The script runs each under valgrind with two values of N. The difference of the two
+//! runs is the cost of the added pairs, without the program's start and end.
 //!
 //! `times` prints how long the core takes on this machine. No check compares these times.
 //!
@@ -118,7 +118,7 @@ async fn held(locks: usize) {
         guards.push(quorum.lock(format!("held/{number:08}")).acquire(PATIENCE).await.unwrap());
     }
     assert!(guards.iter().all(|guard| guard.is_held()));
-    // No release: the memory for all releases at once is not memory of held locks.
+    // Do not release: releases need memory too, and only memory of held locks counts here.
     std::mem::forget(guards);
 }
 
@@ -136,7 +136,7 @@ async fn together(pairs: usize) {
     each_of(TASKS, &quorum, pairs).await;
 }
 
-/// A quorum over servers that answer at once, and how many script calls they carry out.
+/// A quorum over servers that answer at once, and the number of script calls to these servers.
 async fn instant() -> (Quorum, Arc<AtomicU64>) {
     let host: Arc<dyn Host> = Arc::new(Still::new());
     let calls = Arc::new(AtomicU64::new(0));

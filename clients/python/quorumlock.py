@@ -5,16 +5,14 @@
     with quorumlock.lock("orders/42", timeout=5) as held:
         for order in orders:
             held.ensure(2)                    # raises Lost unless 2 s of the lock are left
-            write(order, token=held.token)    # the storage refuses a token lower than it has seen
+            write(order, token=held.token)    # the storage refuses a token lower than an earlier one
 
-Standard library only, Python 3.9 or later. `alock`, `aonce`, `alead` and `aleader` are the same
-calls for asyncio.
+`alock`, `aonce`, `alead` and `aleader` are the same calls for asyncio.
 
-A lock belongs to its process in two ways. The agent releases it when the connection closes, which
-the kernel does for a process that dies. And a thread (with asyncio, a task) tells the agent every
-few seconds that the process lives: a process that stands still for `keep` seconds loses the lock.
-Stop the work when `held.lost` is true: the client says so before anybody else can get the lock, even
-if the agent is killed or stopped.
+If the process dies, the kernel closes the connection to the agent, and the agent releases the lock. A
+thread (with asyncio, a task) tells the agent every few seconds that the process lives: a process that
+stands still for `keep` seconds loses the lock. `held.lost` becomes true before anybody else can get the
+lock, even if the agent is killed or stopped. Stop the work then.
 """
 
 from __future__ import annotations
@@ -39,12 +37,12 @@ __all__ = [
     "Unavailable", "alead", "aleader", "alock", "aonce", "lead", "leader", "lock", "once",
 ]
 
-# How long the agent may take for an answer, in addition to the time for which it was asked to wait.
+# How long the agent may take for an answer, in addition to the timeout in the request.
 _ANSWER_SECONDS = 15.0
 _KEEP_SECONDS = 30.0
-# The same for the release of a lost lock: nobody waits for it any more.
+# How long the agent may take to release a lost lock. Short, since the result no longer matters.
 _LATE_SECONDS = 1.0
-# What `timeout=None` asks for: a year.
+# The timeout in a request with `timeout=None`: a year.
 _FOREVER_MS = 365 * 86_400_000
 _MAX_ANSWER = 1024 * 1024
 _HEAD = re.compile(rb"HTTP/1\.\d (\d{3})\b.*\r\ncontent-length: *(\d+)\r\n", re.DOTALL | re.IGNORECASE)
@@ -55,7 +53,7 @@ class Error(Exception):
 
 
 class NotAcquired(Error):
-    """Others hold the lock. `holder` and `note` say who and what for, if that is known."""
+    """Others hold the lock. `holder` and `note` describe them, if the agent reports this."""
 
     def __init__(self, message: str, holder: Optional[str] = None, note: Optional[str] = None) -> None:
         super().__init__(message)
@@ -72,15 +70,16 @@ class Unavailable(Error):
 
 
 class Invalid(Error, ValueError):
-    """A name, an option or an address makes no sense. Another try fails too."""
+    """A name, an option or an address is invalid. Another try fails too."""
 
 
 class Lost(Error):
     """The lock was held, and is lost. `reason` is one word.
 
-    It is the agent's reason (`expired`, `revoked`, `forgotten`, `not_kept`, ..), or `unknown` (the
-    agent does not know the lock, or not why it ended), `deadline` (its time is over), `agent` (the
-    connection broke), `released`, or `forked` (a child of the holder).
+    Reasons of the agent are `expired`, `revoked`, `forgotten`, `not_kept` and others. The client adds
+    `unknown` (the agent does not know the lock, or does not know why it ended), `deadline` (the time
+    of the lock is over), `agent` (the connection broke), `released`, and `forked` (this process is a
+    child of the holder).
     """
 
     def __init__(self, reason: str, message: str) -> None:
@@ -97,7 +96,7 @@ class Leader(NamedTuple):
 
 
 def _clock() -> float:
-    """Seconds of a clock that also counts the time for which the machine is suspended, if there is one."""
+    """The time in seconds. If the system has such a clock, it runs on while the machine is suspended."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
@@ -107,8 +106,9 @@ except (AttributeError, OSError):
     _clock = time.monotonic
 
 
-# A fork must not leave a copy of a lock's connection in the child: the agent would take the child for
-# the holder. `_forking` is held during a fork, and while a socket is made and listed.
+# A child made by a fork must not keep a copy of a lock's connection open: if the parent died, the agent
+# would not notice it. `_forking` is held during a fork, and while a socket is made and listed: so no
+# fork happens between the two, and the child finds each socket in the list.
 _forking = threading.RLock()
 _sockets: weakref.WeakSet[_Socket] = weakref.WeakSet()
 _states: weakref.WeakSet[_State] = weakref.WeakSet()
@@ -148,12 +148,12 @@ class _Address:
                 raise Invalid(f"{text!r} is no address of an agent: use a path, or http://127.0.0.1:PORT")
             self.family = socket.AF_INET6 if ":" in parts.hostname else socket.AF_INET
             self.target = (parts.hostname, port)
-            # Over TCP, the agent checks that the request is for loopback.
+            # Over TCP, the agent checks the header `Host`.
             self.host = parts.netloc.lower()
 
     @contextlib.contextmanager
     def asked(self) -> Iterator[None]:
-        """Makes an error of a connection `Unavailable`."""
+        """Turns errors of a connection into `Unavailable`."""
         try:
             yield
         except (FileNotFoundError, ConnectionRefusedError) as error:
@@ -172,7 +172,7 @@ def _default_path() -> str:
 
 
 class _Socket:
-    """A socket to the agent. Any thread may end it."""
+    """A socket to the agent. Any thread may call `end`."""
 
     def __init__(self, address: _Address) -> None:
         self.address = address
@@ -182,7 +182,7 @@ class _Socket:
             _sockets.add(self)
 
     def _connected(self, end: float) -> bool:
-        """Connects, unless a Unix socket's queue is full for a moment: then the kernel does not wait."""
+        """Connects. Returns false if the queue of the agent's Unix socket is full: then try again soon."""
         try:
             self.socket.connect(self.address.target)
             return True
@@ -192,7 +192,7 @@ class _Socket:
             return False
 
     def end(self) -> None:
-        """Ends the connection: the agent releases its lock, and a thread that reads gets an end of file."""
+        """Shuts the connection down: the agent releases the lock, and a thread that reads gets an end of file."""
         with self.guard:
             try:
                 self.socket.shutdown(socket.SHUT_RDWR)
@@ -205,7 +205,7 @@ class _Socket:
             self.socket.close()
 
 
-# An answer: its status and its object.
+# The status and the JSON object of an answer.
 _Answer = Tuple[int, Dict[str, Any]]
 
 
@@ -218,7 +218,7 @@ def _request(host: str, method: str, path: str, body: Optional[Mapping[str, Any]
 
 
 def _answer(got: bytes) -> Optional[_Answer]:
-    """The answer, if these are all of its bytes."""
+    """The answer, or `None` if some of its bytes are missing."""
     head, end, body = got.partition(b"\r\n\r\n")
     if len(got) > _MAX_ANSWER:
         raise ValueError("the answer is too long")
@@ -239,7 +239,7 @@ def _answer(got: bytes) -> Optional[_Answer]:
 
 
 class _Connection(_Socket):
-    """A connection of a thread. It serves one request at a time."""
+    """A connection for blocking calls. It carries one request at a time."""
 
     def __init__(self, address: _Address) -> None:
         super().__init__(address)
@@ -276,7 +276,7 @@ class _Connection(_Socket):
 
 
 class _AsyncConnection(_Socket):
-    """A connection of an event loop."""
+    """A connection for asyncio."""
 
     _reader: asyncio.StreamReader
     _writer: asyncio.StreamWriter
@@ -303,7 +303,7 @@ class _AsyncConnection(_Socket):
         return connection
 
     async def ask(self, method: str, path: str, body: Optional[Mapping[str, Any]], limit: Optional[float]) -> _Answer:
-        # Not wait_for, which may swallow a cancellation: at the limit, the connection ends.
+        # At the limit, end the connection. asyncio.wait_for would not do: it may swallow a cancellation.
         timer = None if limit is None else asyncio.get_running_loop().call_later(max(limit, 0), self.end)
         try:
             with self.address.asked():
@@ -321,13 +321,17 @@ class _AsyncConnection(_Socket):
                 timer.cancel()
 
     def leave(self) -> None:
-        """Ends the connection and its transport. Only for the loop's thread."""
+        """Ends the connection and its transport. Call this only in the loop's thread."""
         self.end()
         self._writer.close()
 
 
 class _State:
-    """What is known of a lock. The keeper has no `Held`, so a `Held` that nobody uses is collected."""
+    """The state of a lock. `Held` and the keeper share it.
+
+    The keeper is the thread or task that keeps the lock. It has no reference to the `Held`, so Python
+    can collect a `Held` that the program has dropped, and the finalizer then releases the lock.
+    """
 
     def __init__(self, path: str, deadline: float) -> None:
         self.path = path
@@ -352,7 +356,7 @@ class _State:
         return self.loss is not None
 
     def end(self, reason: str, message: str) -> None:
-        """Notes the loss. It is final, so the first reason stays."""
+        """Notes a loss, unless an earlier loss or a release was noted."""
         if self.loss is None and not self.released:
             self.loss = (reason, message)
         with self.changed:
@@ -361,9 +365,9 @@ class _State:
     def leave(self, who: str) -> bool:
         """Notes that the `keeper` or the `holder` does not use the connection any more. Returns whether both have left.
 
-        The last one closes the connection. The agent keeps others out of a lost lock, such as a revoked one, until
-        its connection closes. And a socket must not be closed while a thread reads it: another file could get its
-        number.
+        The last of the two closes the connection. A socket must not be closed while a thread reads it: another file
+        could get its number. But the connection must be closed in the end: until then, the agent keeps a lost lock
+        from others.
         """
         with self.changed:
             self._left.add(who)
@@ -371,7 +375,7 @@ class _State:
             return len(self._left) == 2
 
     def heard(self, sent: float, answer: _Answer) -> bool:
-        """Takes an answer about the lock, whose request was sent at `sent`. Returns whether it says something."""
+        """Handles an answer about the lock. `sent` is when its request was sent. Returns false for a failed request."""
         status, content = answer
         if status == 200:
             if not self.lost():
@@ -381,17 +385,17 @@ class _State:
         return status in (200, 404, 410)
 
     def broke(self, why: object) -> None:
-        """The lock cannot be kept any more. So it is lost, unless it was released."""
+        """Notes that the lock cannot be kept any more. So the lock is lost, unless it was released."""
         if not self.lost():
             self.end("agent", str(why))
 
     def nap(self, end: Optional[float]) -> float:
-        """How long to wait for the loss at once: these waits do not count the time of a suspended machine."""
+        """How long one wait for the loss may last. Short, since waits stand still while the machine is suspended."""
         left = min(1.0, self.remaining())
         return left if end is None else min(left, end - time.monotonic())
 
     def requests(self) -> List[Tuple[str, str]]:
-        """The requests of a keeper, again and again: wait for the loss, then say that the process lives."""
+        """The two requests that the keeper repeats: wait for the loss, then say that the process lives."""
         wait = max(1, int(self.remaining() * 1000 / 3))
         return [("GET", f"{self.path}?wait_ms={wait}"), ("POST", f"{self.path}/keep")]
 
@@ -501,23 +505,23 @@ class _Holding:
 
     @property
     def lost(self) -> bool:
-        """Whether the lock is lost or released, or its time is over. Stop the work then. It never comes back."""
+        """Whether the lock is lost or released, or its time is over. Never becomes false again."""
         return self._state.lost() or self._state.released
 
     @property
     def loss(self) -> Optional[Lost]:
-        """Why the lock is lost (`reason` may be `released`), or `None` if it is not lost."""
+        """Why `lost` is true (`reason` may be `released`), or `None` if it is false."""
         return self._state.error() if self.lost else None
 
     @property
     def remaining(self) -> float:
-        """For how many seconds nobody else can get the lock; 0 once it is lost. A kept lock gets new time."""
+        """For how many seconds nobody else can get the lock, or 0 after a loss. Grows with each renewal."""
         return self._state.remaining()
 
     def ensure(self, seconds: float = 0.0) -> None:
-        """Raises `Lost` unless so many seconds of the lock are left.
+        """Raises `Lost` if less than `seconds` of the lock are left.
 
-        A kept lock has at least half of `keep` (and of the ttl) left.
+        Normally, at least half of `keep` and of the ttl is left.
         """
         left = self._state.remaining()
         if self._state.loss or self._state.released:
@@ -531,8 +535,8 @@ class _Holding:
         state.lost()  # Notes a deadline that has passed.
         if state.released:
             return None
-        # A lost lock is released too: until then, or until its deadline, the agent keeps others out.
-        # From here on, the keeper's answers say nothing: the release ends the lock.
+        # Release a lost lock too: until its release or its deadline, the agent keeps others out.
+        # From here on, the keeper's answers must not count as a loss: the release ends the lock.
         state.released = True
         return state.path + ("?undo=1" if undo else "")
 
@@ -551,7 +555,7 @@ class _Holding:
 
 
 def _failed(error: Optional[BaseException]) -> bool:
-    """Whether a body failed, so that others may try a job of `once` again."""
+    """Whether a body failed. If so, others may try its job of `once` again."""
     return error is not None and not (isinstance(error, SystemExit) and error.code in (None, 0))
 
 
@@ -573,7 +577,7 @@ class Held(_Holding):
             sent = _clock()
             answer = connection.ask("POST", ask.path, ask.body, ask.limit)
             super().__init__(ask, sent, answer)
-            # A caller that is interrupted, or forgets the lock, has no `Held` any more: this releases the lock.
+            # Releases the lock if the caller is interrupted or drops the `Held`.
             weakref.finalize(self, _let_go, self._state, connection)
             give_back = partial(self._end, undo=True)
             threading.Thread(target=_keep, args=(self._state, connection), name="quorumlock", daemon=True).start()
@@ -598,14 +602,14 @@ class Held(_Holding):
             raise self._state.error()
 
     def release(self) -> bool:
-        """Releases the lock. Returns whether a quorum of nodes confirmed this.
+        """Releases the lock. Returns whether a quorum of nodes has confirmed the release.
 
-        The lock is released in any case: at the latest, nodes free it at the end of its ttl.
+        Without this confirmation, nodes may hold the lock until its ttl ends.
         """
         return self._end(undo=False)
 
     def wait_lost(self, timeout: Optional[float] = None) -> bool:
-        """Waits until the lock is lost (returns true), or released, or until the timeout (returns false)."""
+        """Waits until the lock is lost or released, for `timeout` seconds at most. Returns whether it is lost."""
         state, end = self._state, None if timeout is None else time.monotonic() + timeout
         with state.changed:
             while not state.lost() and not state.released:
@@ -618,12 +622,12 @@ class Held(_Holding):
     def _end(self, undo: bool) -> bool:
         try:
             path = self._begin_release(undo)
-            # Not on the lock's own connection, where the keeper waits for an answer.
+            # Use another connection: on the lock's own one, the keeper may wait for an answer.
             return path is not None and self._confirmed(_ask(self._address, "DELETE", path, limit=self._patience()))
         except Unavailable:
             return False
         finally:
-            # Releases the lock too, if the lines above failed or were interrupted.
+            # If the lines above failed or were interrupted, this releases the lock.
             _let_go(self._state, self._connection)
 
 
@@ -631,7 +635,7 @@ class Leading(Held):
     """The lead of an election."""
 
     def announce(self, value: str) -> None:
-        """Shows another value to those who ask for the leader."""
+        """Changes the value that `leader` shows to others."""
         _expect(_ask(self._address, "PUT", self._announcement(), {"value": value}))
 
 
@@ -657,7 +661,7 @@ def _keep(state: _State, connection: _Connection) -> None:
                 sent, limit = _clock(), state.remaining()
                 if limit == 0:
                     break
-                # An answer that comes after the deadline changes nothing.
+                # The limit is the deadline: a later answer would change nothing.
                 if not state.heard(sent, connection.ask(method, path, None, limit)):
                     time.sleep(min(0.5, state.remaining() / 3))
     except Exception as error:
@@ -675,15 +679,16 @@ def lock(
 ) -> Held:
     """Acquires a lock: with several names, all of them or none.
 
-    `timeout`: how long to wait for it, in seconds; 0 tries once, `None` waits for as long as it takes.
-    `ttl`: when nodes free it if the agent dies (the agent's default: 30 s).
-    `shared`: as a reader, beside other readers. `permits`: at most so many hold the name at a time.
-    `note`: what others see that it is held for; not with `shared` or `permits` (`Invalid`).
-    `fair=False` does not wait in the queue.
-    `keep`: how long the process may stand still without losing it (default: the ttl, or 30 s).
+    `timeout`: how long to wait for the lock, in seconds. 0 tries once, and `None` sets no limit.
+    `ttl`: after this time, nodes free the lock if the agent has died (default: the agent's, 30 s).
+    `shared`: acquires as a reader, beside other readers.
+    `permits`: the largest number of callers that may hold the name at a time.
+    `note`: a text that others see. Invalid with `shared` and with `permits`.
+    `fair`: whether to wait in the queue. Callers with `fair=False` try at random times.
+    `keep`: for how long the process may stand still and keep the lock (default: the ttl, or 30 s).
     `agent`: a path, or http://127.0.0.1:PORT (default: QUORUMLOCK_AGENT, or the default socket).
 
-    Raises `NotAcquired` if others hold it, `Unavailable` if nobody can tell, `Invalid` for bad values.
+    Raises `NotAcquired` if others hold the lock, `Unavailable` if nobody can tell, `Invalid` for bad values.
     """
     return Held(_lock(names, timeout, ttl, shared, permits, note, fair, keep, agent))
 
@@ -692,11 +697,11 @@ def once(
     name: str, period: float, *, ttl: Optional[float] = None, note: Optional[str] = None,
     keep: Optional[float] = None, agent: Optional[str] = None,
 ) -> Held:
-    """The right to do a job that is done once in `period` seconds, however many hosts try.
+    """Acquires the right to do a job once in `period` seconds, however many hosts try.
 
-    Raises `AlreadyDone` if another caller had this right in this period. A body that raises gives the
-    right back, so that another caller may try; `sys.exit(0)` is no error here. If the process dies, the
-    right is used up.
+    Raises `AlreadyDone` if another caller had this right in this period. If the body of the `with`
+    statement raises an error, another caller may try (`sys.exit(0)` is no error). If the process dies,
+    the job counts as done.
     """
     return Held(_once(name, period, ttl, note, keep, agent))
 
@@ -705,7 +710,7 @@ def lead(
     name: str, value: str = "", *, timeout: Optional[float] = None, ttl: Optional[float] = None,
     keep: Optional[float] = None, agent: Optional[str] = None,
 ) -> Leading:
-    """Waits until this process leads the election. `value` is what `leader` shows to others."""
+    """Waits until this process leads the election. Calls of `leader` return `value` from then on."""
     return Leading(_lead(name, value, timeout, ttl, keep, agent))
 
 
@@ -730,9 +735,10 @@ class AsyncHeld(_Holding):
             held = cls(ask, sent, answer)
             held._connection = connection
             held._keeper = asyncio.ensure_future(_akeep(held._state, connection))
-            # Not in the task: one that is cancelled at once makes no step. It must not refer to `held`.
+            # Not in `_akeep`: a task that is cancelled before its first step runs none of its code. The
+            # callback must not refer to `held`, or else Python would never collect `held`.
             held._keeper.add_done_callback(partial(_akept, held._state))
-            # This may run in any thread. The keeper then finds the end of the connection.
+            # The finalizer may run in any thread. The keeper then notices the end of the connection.
             weakref.finalize(held, connection.end)
             held.ensure()
             return held
@@ -790,7 +796,7 @@ async def _akeep(state: _State, connection: _AsyncConnection) -> None:
     while state.remaining() > 0:
         for method, path in state.requests():
             sent, limit = _clock(), state.remaining()
-            # At the limit, `ask` ends the connection. During a release, this would overtake the release.
+            # With the limit 0, `ask` would end the connection, and overtake a release that is under way.
             if limit == 0:
                 break
             if not state.heard(sent, await connection.ask(method, path, None, limit)):

@@ -1,10 +1,10 @@
-"""The client over real agents, which share real servers. Standard library only.
+"""Tests the client over real agents, which share real servers.
 
     python3 -m unittest -v test_quorumlock       in this folder, after cargo build --features cli
 
-QUORUMLOCK_BIN is the command (default: that of target/debug). QUORUMLOCK_NODES names the servers; without
-it, a sandbox is started. No test waits for a fixed time: each waits for a condition, and PATIENCE is the
-limit of all. A lock that must be acquired gets the timeout LONG.
+QUORUMLOCK_BIN is the path of the command (default: the one in target/debug). QUORUMLOCK_NODES names the
+servers. Without QUORUMLOCK_NODES, the tests start a sandbox. Tests wait for conditions, and not for fixed
+times: PATIENCE is the longest wait.
 """
 
 import asyncio
@@ -31,9 +31,9 @@ from quorumlock import AlreadyDone, Invalid, Lost, NotAcquired, Unavailable, alo
 HERE = pathlib.Path(__file__).resolve().parent
 QUORUMLOCK = os.environ.get("QUORUMLOCK_BIN") or str(HERE.parents[1] / "target/debug/quorumlock")
 PATIENCE = 50
-# A call that must succeed gets this timeout: its failure must not look like a machine that stalls.
+# The timeout of calls that must succeed. Long: a test must not fail because the machine stalls.
 LONG = 2 * PATIENCE
-# A lock that is not renewed for this time is free. Long, since the machine may stall.
+# Long, since a lock is lost if the machine stalls for this time.
 TTL = 12
 
 
@@ -78,7 +78,7 @@ class Process:
         return line
 
     def says(self, start):
-        """Waits for a line that starts so, and returns its rest."""
+        """Waits for a line that begins with `start`, and returns the rest of this line."""
         while True:
             line = self.line()
             if line.startswith(start):
@@ -99,7 +99,7 @@ class Process:
         return stat.rpartition(")")[2].split()[0]
 
     def done(self):
-        """Waits for the end. Returns the exit code and the lines that nobody has read."""
+        """Waits for the end of the process. Returns the exit code and the unread lines."""
         code = self.child.wait(PATIENCE)
         self.reading.join(PATIENCE)
         return code, [line for line in self.lines.queue if line is not None]
@@ -140,7 +140,7 @@ class Agent(Process):
         return quorumlock._expect(quorumlock._ask(quorumlock._Address(self.socket), "GET", "/v1/status"))
 
     def count(self, what):
-        """How many `clients`, `locks` or `waiting` requests the agent has. The keeper of a lock waits too."""
+        """The number of `clients`, `locks` or `waiting` requests. The keeper of each lock is one of `waiting`."""
         return self.status()["agent"][what]
 
 
@@ -185,7 +185,7 @@ class Case(unittest.TestCase):
         return held
 
     def is_taken(self, *names, **options):
-        """Whether somebody else holds it. Tries again if too few nodes answered."""
+        """Whether somebody else holds the names. Tries again if too few nodes answered."""
         end = time.monotonic() + PATIENCE
         while True:
             try:
@@ -205,12 +205,12 @@ class Case(unittest.TestCase):
         return process
 
     def acquired_before(self, end, **options):
-        """Acquires the lock, whose former holder's time ends at `end`: it must be free earlier."""
+        """Acquires the lock. Fails unless the lock was free before `end`, the deadline of its former holder."""
         self.lock(**options)
         self.assertLess(clock(), end)
 
     def acquired_after(self, former, **options):
-        """Acquires the lock, whose former holder cannot release it: it must be free after its deadline only."""
+        """Acquires the lock. Fails if the lock was free before the deadline of its former holder."""
         held = self.lock(**options)
         self.assertGreaterEqual(clock(), deadline(former))
         self.assertTrue(former.lost)
@@ -537,7 +537,7 @@ told()
         end = client.says("holds ").split(" ")[1]
         self.agent.send(signal.SIGSTOP)
         client.tell()
-        # The agent's socket has a second connection, whose request it does not read.
+        # The second connection is that of the release. The stopped agent does not read its request.
         until("it releases", lambda: self.connections(client) == 2)
         client.send(signal.SIGINT)
         client.says("interrupted")
