@@ -107,10 +107,10 @@
 //!
 //! * `tls`: addresses with `rediss://`, over `rustls` with the crypto provider `ring`.
 //!   `tls-aws-lc`: the same with the provider `aws-lc-rs`. If both features are off, `rediss://` is
-//!   a `Config` error. If both are on, `ring` is used. The library ignores the process's default
-//!   provider. Choose the provider that your program links already. If a program links both
-//!   providers, rustls has no default: other libraries that need the default panic unless `main`
-//!   calls `CryptoProvider::install_default`.
+//!   a `Config` error. If both are on, `ring` is used. If the program has installed a provider
+//!   (`CryptoProvider::install_default`) before it connects, the library uses this one. Choose the
+//!   feature of the provider that your program links already. If a program links both providers
+//!   and installs none, other libraries that need rustls's default panic.
 //! * `blocking`: the module `blocking`, with the same types for programs without async.
 //! * `serde`: [`Config`] implements `Deserialize`, to be read from configuration files.
 //! * `redis-rs`: a second transport to the nodes, over the crate `redis`. [`Transport`] says which

@@ -7,7 +7,15 @@ use quorumlock::{QuorumBuilder, Tls};
 use crate::common::certificates::Certificates;
 use crate::common::{PATIENCE, builder, refused, released};
 
+/// If `scripts/prove` asks for it, the program's provider is aws-lc.
 fn quorum(url: &str, tls: Tls) -> QuorumBuilder {
+    #[cfg(feature = "tls-aws-lc")]
+    if std::env::var("QUORUMLOCK_TEST_PROVIDER").is_ok_and(|name| name == "aws-lc") {
+        // An error means that another test of this process has installed it.
+        let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+        let installed = rustls::crypto::CryptoProvider::get_default().expect("a provider is installed");
+        assert!(format!("{installed:?}").contains("AwsLc"), "{installed:?}");
+    }
     builder().node(url).tls(tls).max_ttl(Duration::ZERO)
 }
 

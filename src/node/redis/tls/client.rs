@@ -23,13 +23,14 @@ const AUTHORITY: &str = "authority (CA)";
 #[derive(Clone)]
 pub(super) struct Reading(Arc<Semaphore>);
 
-/// The provider of cryptography. If both features for TLS are on, this is ring.
-fn provider() -> Arc<CryptoProvider> {
+/// The provider of cryptography: the one that the program has installed as its default, else that
+/// of the feature. If both features for TLS are on, this is ring.
+fn provider(installed: Option<&Arc<CryptoProvider>>) -> Arc<CryptoProvider> {
     #[cfg(not(feature = "tls"))]
     use rustls::crypto::aws_lc_rs as chosen;
     #[cfg(feature = "tls")]
     use rustls::crypto::ring as chosen;
-    Arc::new(chosen::default_provider())
+    installed.cloned().unwrap_or_else(|| Arc::new(chosen::default_provider()))
 }
 
 impl Tls {
@@ -89,7 +90,8 @@ impl Tls {
     /// The configuration of rustls, with a provider of cryptography: if a program links two
     /// providers and chooses none, rustls panics.
     pub(crate) fn client_config(&self) -> Result<ClientConfig, String> {
-        let versions = ClientConfig::builder_with_provider(provider()).with_safe_default_protocol_versions();
+        let versions = ClientConfig::builder_with_provider(provider(CryptoProvider::get_default()))
+            .with_safe_default_protocol_versions();
         let config = versions.map_err(|error| format!("TLS cannot be used: {error}"))?;
         let config = config.with_root_certificates(self.roots()?);
         match self.identity()? {
@@ -224,6 +226,13 @@ mod tests {
     fn rustls_is_told_its_provider_and_takes_none_for_the_process() {
         Tls::new().client_config().unwrap();
         assert!(rustls::crypto::CryptoProvider::get_default().is_none());
+    }
+
+    #[test]
+    fn provider_that_the_program_has_installed_is_used() {
+        let installed = provider(None);
+        assert!(Arc::ptr_eq(&provider(Some(&installed)), &installed));
+        assert!(!Arc::ptr_eq(&provider(None), &installed));
     }
 
     /// The runtime's only blocking thread is busy, as if a file system hung.
