@@ -436,7 +436,8 @@ class _Ask:
         self.address = _Address(agent)
         self.path = path
         self.limit = None if timeout is None else timeout + _ANSWER_SECONDS
-        fields["keep_ms"] = _ms("keep", keep or ttl or _KEEP_SECONDS)
+        kept = next(seconds for seconds in (keep, ttl, _KEEP_SECONDS) if seconds is not None)
+        fields["keep_ms"] = _ms("keep", kept)
         fields["ttl_ms"] = None if ttl is None else _ms("ttl", ttl)
         self.body = {name: value for name, value in fields.items() if value is not None}
 
