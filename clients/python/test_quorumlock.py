@@ -353,8 +353,8 @@ class Plain(Case):
         self.acquired_before(deadline(held))
 
     def test_bad_values_are_invalid(self):
-        for wrong in (dict(ttl=-1), dict(keep=0), dict(ttl=0), dict(timeout=float("nan")), dict(permits=0), dict(agent="https://127.0.0.1:1"),
-                      dict(note="mine", shared=True), dict(note="mine", permits=2)):
+        for wrong in (dict(ttl=-1), dict(ttl=0), dict(keep=0), dict(timeout=float("nan")), dict(permits=0),
+                      dict(agent="https://127.0.0.1:1"), dict(note="mine", shared=True), dict(note="mine", permits=2)):
             with self.assertRaises(Invalid, msg=wrong):
                 lock(self.name, **{"agent": self.agent.socket, **wrong})
         for names in ((), ("",)):
