@@ -317,8 +317,8 @@ impl Held {
         }
     }
 
-    /// Sends releases to every node for a lock that has ended. If `kept` is the rest of a period
-    /// for which nodes must hold the names, sends no release and returns `None`.
+    /// Sends releases to every node for a lock that has ended. If `kept` is given, nodes must hold
+    /// the names for this rest of a period, so this sends no release and returns `None`.
     fn give_back(&self, mut state: MutexGuard<'_, State>, kept: Option<Duration>) -> Option<ReleaseSet> {
         let stopped = self.stop(&mut state);
         let (returned, line) = match kept {

@@ -124,7 +124,7 @@ table! {
     NODE_QUARANTINED = "quorumlock_node_quarantined", Gauge, Count, &[], ["quorum", "node"],
         "1 while the node votes on no claim, because it may have forgotten locks, or ended locks early";
     NODE_DOUBTS = "quorumlock_node_doubts_total", Counter, Count, &[], ["quorum", "node", "reason"],
-        "Number of times that the node came into doubt: it restarted, forgot, or its clock was stepped";
+        "Number of times that the node came into doubt: it restarted, it forgot, or its clock was stepped";
     NODE_TWINS = "quorumlock_node_twins", Gauge, Count, &[], ["quorum", "node"],
         "1 while two servers answer under the node's name, so that no vote of the node counts";
     OTHER_LIST = "quorumlock_other_list", Gauge, Count, &[], ["quorum"],

@@ -28,7 +28,8 @@ pub(crate) fn calls_of(server: &Server) -> u64 {
     line.map_or(0, |rest| rest.split(',').next().unwrap().parse().unwrap())
 }
 
-/// Waits until all locks were renewed once more. The deadline shows this until the next renewal.
+/// Waits until all locks were renewed once more. `remaining` is that of the lock that ends first,
+/// so this deadline moves only when each lock has a later one.
 async fn renewed(session: &Session) {
     let ends = || Instant::now() + session.remaining();
     let before = ends();

@@ -224,7 +224,7 @@ fn whole(duration: Duration) -> Duration {
     Duration::from_millis(duration.as_millis() as u64)
 }
 
-/// One or two configurations for each side.
+/// One or two configurations for each list. The lists of `Shape::Alike` are both on side 0.
 fn deployments(shape: Shape, lists: [Vec<usize>; 2], plan: &Plan, dice: &mut Dice) -> Vec<Deployment> {
     let mut all = Vec::new();
     for (side, list) in lists.into_iter().enumerate() {

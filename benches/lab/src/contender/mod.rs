@@ -136,7 +136,8 @@ impl Took {
 }
 
 impl Lock {
-    /// Acquires and releases a name that nobody else wants. `number` must be new.
+    /// Acquires and releases a name that nobody else wants. Use each `number` once: the contenders
+    /// without a lock library make their owner from it.
     pub async fn pair(&self, name: &str, number: u64) -> Result<Took> {
         match self {
             Self::Hand(hand) => hand.pair(name, number).await,

@@ -128,7 +128,8 @@ fn starts(report: &Report) -> Vec<Line> {
 
 fn far(report: &Report) -> Vec<Line> {
     let figure = |name: &str| report.figure("far", None, OURS, name);
-    // Fred's floor waits for all nodes; 160 ms is the round trip to the farthest.
+    // When the floor over fred connects, it waits for all nodes. The bound allows this library one
+    // more round trip to the farthest node, which takes 160 ms.
     let fred = report.figure("far", None, FRED, "connect_ms");
     let connect = |name: &str| figure(name).zip(fred).map(|(ours, fred)| ours / (fred + 160.0));
     vec![

@@ -114,7 +114,7 @@ fn guard(max_ttl: Duration) -> Finding {
         return Finding::fine("restart-guard", what);
     }
     Finding::new(Level::Hint, "short-max-ttl", what)
-        .why("In this short time, a node may not learn which tokens clients have. Then tokens depend on clocks.")
+        .why("A node may vote again before clients have sent it the highest tokens. Later tokens may then be lower.")
         .mend("Set max_ttl well above 10 s.")
 }
 
