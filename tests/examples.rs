@@ -22,7 +22,7 @@ use common::{ConnectAll, PATIENCE, answered, eventually, released, servers, ungu
 use rustix::process::{Pid, Signal, kill_process};
 
 /// The program of an example. `cargo test` builds all examples, but `cargo test --test examples`
-/// does not. So check that the program is not from an earlier build.
+/// does not. So this function checks that the program is not older than the example's source.
 fn program(name: &str) -> PathBuf {
     let test = std::env::current_exe().unwrap();
     let program = test.parent().unwrap().parent().unwrap().join("examples").join(name);

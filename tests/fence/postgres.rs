@@ -206,7 +206,7 @@ async fn the_next_holder_waits_for_a_transaction_that_is_not_decided_and_sees_wh
     let database = Database::new("not_decided").await;
     let quorum = Quorum::in_memory(3).unwrap();
     let (early, late) = paused_and_next(&quorum).await;
-    // The early holder is past its check, and its COMMIT is on its way.
+    // The early holder has checked its lease, and its COMMIT comes late.
     let first = database.writing(early.token(), "cancelled").await.unwrap();
     let second = async {
         let mut second = database.guarded(late.token()).await.unwrap();

@@ -27,7 +27,8 @@ pub enum Dealt {
     Below(u64, u16),
 }
 
-/// When the token was first asked for or handed over, the token, and the process that got it.
+/// The time when the token was first asked for or handed over, its number, and the process that got
+/// it.
 type Token = (Micros, u64, u16);
 
 #[derive(Debug, Default)]

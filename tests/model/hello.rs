@@ -1,7 +1,8 @@
 //! A model of records and lists, all of whose states are explored. Each of two clients acquires the
-//! same name once. Some scopes have a third client, which only says hello. There are three or five
-//! servers, and at most one fault. Time passes in ticks of about a second, and `max_ttl` is 5 s.
-//! The model checks that two clients never hold together, and that tokens grow.
+//! same name once. In some explorations, a third client sends only `hello`, which reads and changes
+//! a node's record. There are three or five servers, and at most one fault. Time passes in ticks of
+//! about a second, and `max_ttl` is 5 s. The model checks that two clients never hold together, and
+//! that tokens grow.
 //!
 //! The servers' stores are real, and so are the rules for one node
 //! ([`RestartGuard`](quorumlock::rules::RestartGuard)) and for all nodes

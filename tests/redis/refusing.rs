@@ -340,7 +340,7 @@ async fn waiter_behind_many_dead_ones_is_handed_the_name_in_one_call() {
 #[tokio::test]
 async fn who_may_not_write_a_hand_over_tells_nobody_of_it() {
     let missing = ["zrem", "hset", "hdel", "pexpire"];
-    // The first ballot is not above the record's `high`, and the second ballot is.
+    // `next` is the ballot of the hand-over. The record's `high` lies between the two values.
     let all = missing.into_iter().flat_map(|command| [20, 10_000_000].map(|next| (command, next)));
     for (owner, command, next) in all.flat_map(|(command, next)| ["1", "s1"].map(|owner| (owner, command, next))) {
         let owner = format!("c/1/y/{owner}");

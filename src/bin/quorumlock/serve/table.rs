@@ -66,7 +66,7 @@ pub(super) struct Entry<G> {
 struct Client {
     uid: Option<u32>,
     locks: HashSet<Uuid>,
-    /// The places of these locks.
+    /// How many [`places`] these locks take up.
     places: usize,
 }
 
@@ -74,7 +74,7 @@ struct Client {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct User {
     clients: usize,
-    /// The places of its locks, and of its acquisitions that are under way.
+    /// How many [`places`] its locks take up, and its acquisitions that are under way.
     places: usize,
     /// The streams of events that this uid has open.
     streams: usize,
