@@ -6,7 +6,7 @@
 -- Returns 'SECONDS MICROSECONDS OPERATIONS ID': TIME, the number of operations, and the record's id
 --         or '-'. If an operation returns a value or a message was not published, returns a table:
 --         this text; why a message was not published, or ''; for each value, the operation's number
---         (from 1) and the value. Any operation may return 'forgot' (no record) or 'error', TEXT
+--         (from 1) and the value. All may return 'error', TEXT; all but hello 'forgot' (no record)
 local KEEP, PERIOD = 105000, 35000
 -- FAR and AHEAD are in us. See *Floor* in docs/protocol.md.
 local FAR, AHEAD = 86400000000, 250000

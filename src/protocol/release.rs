@@ -41,6 +41,7 @@ pub(super) struct ReleaseRequest {
     pub(super) operation: Arc<Operation>,
     /// For how long nodes may hold the names: the lock's ttl, or the whole period of a `Once`.
     pub(super) ttl: Duration,
+    /// The lock's ttl in this client.
     pub(super) lease: Duration,
     /// Whether this request releases a lock that a caller had. Otherwise it undoes failed claims.
     pub(super) held: bool,

@@ -147,6 +147,13 @@ impl RestartGuard {
         self.replaced = true;
     }
 
+    /// Whether the server has another process than the node's record, as after a restart. The next
+    /// hello then gives the record a new id.
+    #[must_use]
+    pub const fn is_replaced(&self) -> bool {
+        self.replaced
+    }
+
     /// Takes the answer to a hello, which was sent at `sent` and answered at `received`. `record`
     /// is the node's record, or `None` if the node has no record.
     pub fn hello(&mut self, record: Option<&Record>, sent: Tick, received: Tick) {

@@ -62,7 +62,9 @@ async fn command_whose_output_nobody_reads_ends_as_by_sigpipe() {
     let (servers, (reader, writer)) = (servers(3).await, pipe().unwrap());
     drop(reader);
     let ended = over(&servers).arg("status").stdout(writer).output().unwrap();
-    assert_eq!((ended.status.code(), &*ended.stderr), (Some(141), &b""[..]));
+    assert_eq!(ended.status.code(), Some(141));
+    // A note says which nodes are slow, if any is.
+    assert!(!String::from_utf8_lossy(&ended.stderr).contains("roken pipe"), "{ended:?}");
 }
 
 #[tokio::test]

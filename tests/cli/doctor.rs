@@ -407,13 +407,15 @@ async fn a_password_that_the_server_does_not_ask_for_is_a_hint() {
     assert!(all.iter().all(|finding| finding["id"] != "check"), "{object:#}");
 }
 
-#[tokio::test]
-async fn a_failed_read_of_a_lock_is_told_if_all_else_is_fine() {
-    let clinic = Clinic::open(3).await;
-    assert_eq!(clinic.server(1).command(&["SET", "quorumlock:{quorumlock status}", "x"]), "OK");
-    let object = finds(&mut clinic.doctor(), 1, &["bare-quorum", "inspection"]);
+#[tokio::test(flavor = "multi_thread")]
+async fn node_that_does_not_say_who_holds_a_lock_is_told_unless_it_is_unused() {
+    let fake = Fake::scripted("-ODD nothing\r\n").await;
+    let (code, object) = report(doctor(&[fake.url()]).args(["--connect-timeout", IN_VAIN, "--node-timeout", IN_VAIN]));
     let said = finding(&object, "inspection")["what"].as_str().unwrap();
-    assert!(said.contains("WRONGTYPE the key quorumlock:{quorumlock status} is a string"), "{object:#}");
+    assert!(code == 2 && said.starts_with("It does not say who holds a lock: ODD nothing"), "{object:#}");
+    let clinic = Clinic::open(3).await;
+    let unused = report(&mut clinic.doctor()).1;
+    assert!(!faults(&unused).contains(&"inspection"), "{unused:#}");
 }
 
 #[tokio::test]

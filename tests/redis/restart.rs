@@ -369,6 +369,26 @@ async fn loss_of_a_nodes_record_is_warned_of_once() {
     waiters.iter().for_each(|waiter| waiter.abort());
 }
 
+/// Without this right, the script cannot read the record, so its replies show none.
+#[tokio::test]
+async fn loss_after_a_return_of_the_record_is_warned_of_too() {
+    let server = old(&[]).await;
+    let quorum = lasting(&server).await;
+    let (id, logs) = (server.record("id"), Logs::capture());
+    let known = || quorum.nodes()[0].record.as_ref().map(|record| record.id.to_string());
+    server.command(&["ACL", "SETUSER", "default", "-hmget"]);
+    eventually("a loss is logged", async || {
+        let _ = quorum.lock("job").acquire(NOW).await;
+        warnings(&logs, &server) == 1
+    })
+    .await;
+    server.command(&["ACL", "SETUSER", "default", "+hmget"]);
+    eventually("the client sees the record again", async || known().as_deref() == Some(&id)).await;
+    server.command(&["FLUSHALL"]);
+    new_record(&quorum, &server, &id).await;
+    assert_eq!(warnings(&logs, &server), 2, "{}", logs.text());
+}
+
 /// The snapshot has an older record than the client knows.
 #[tokio::test]
 async fn restart_from_an_old_snapshot_is_warned_of_once() {

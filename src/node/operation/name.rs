@@ -57,7 +57,7 @@ impl Name {
         Self { key: format!("{prefix}{{{text}}}").into(), text: text.into() }
     }
 
-    /// The text of the name, after the quorum's key format, if there is one.
+    /// The name's text: with a `key_format`, the formatted name.
     #[must_use]
     pub const fn text(&self) -> &Arc<str> {
         &self.text

@@ -184,6 +184,10 @@ impl State {
         let is_lost = self.guard.id().is_some_and(|known| record.is_none_or(|record| record.id != *known));
         let is_told = is_lost && self.tell_loss();
         self.guard.hello(record, sent, received);
+        if !is_lost && !self.guard.is_replaced() {
+            // The node still has its record, or has it again, and may lose it another time.
+            self.told = None;
+        }
         self.unreadable = None;
         self.greeted = Some(sent);
         self.stale = self.stale.filter(|since| sent < *since);

@@ -45,8 +45,6 @@ pub(super) struct Node<'a> {
     pub(super) times: Times,
     /// The sign that the node forgot locks while it ran; `None` if there is no sign.
     pub(super) forgot: Option<&'static str>,
-    /// Why the library could not inspect a name on the node; `None` if it could.
-    pub(super) uninspected: Option<&'a str>,
     /// This node's master, if the master is in the list.
     pub(super) master: Option<&'a str>,
     /// How many nodes of the list are replicas of this node.
@@ -74,7 +72,6 @@ impl Seen {
             certificates: *certificates,
             times: self.times,
             forgot: verdict.forgot(index),
-            uninspected: self.inspected.nodes[index].1.as_ref().err().map(String::as_str),
             master: self.master_of(index).map(|master| &*self.nodes[master].node),
             replicas: (0..self.nodes.len()).filter(|&other| self.master_of(other) == Some(index)).count(),
         })

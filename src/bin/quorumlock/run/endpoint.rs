@@ -11,7 +11,7 @@ use hyper::header::{CONTENT_TYPE, HeaderValue};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
-use hyper_util::rt::TokioIo;
+use hyper_util::rt::{TokioIo, TokioTimer};
 use quorumlock::Quorum;
 use serde_json::{Value, json};
 use tokio::net::{TcpListener, TcpStream};
@@ -26,10 +26,14 @@ use crate::leadership::{Leadership, UNKNOWN};
 const REQUESTS: usize = 64;
 /// How long a request may take, from its connection on.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// How long the head of a request may take.
+const HEAD: Duration = Duration::from_secs(2);
+/// How long a request waits for the nodes.
+const NODES: Duration = Duration::from_secs(7);
 /// For so long, requests get what the nodes reported last.
 const FRESH: Duration = Duration::from_secs(1);
 /// The pause after a connection could not be accepted, as when files are used up.
-const PAUSE: Duration = Duration::from_millis(100);
+const PAUSE: Duration = Duration::from_secs(1);
 
 /// The address at which a process says who leads.
 pub(super) struct Endpoint {
@@ -72,9 +76,13 @@ impl Endpoint {
     async fn accept(self: Arc<Self>, listener: TcpListener) {
         let free = Arc::new(Semaphore::new(REQUESTS));
         while let Ok(one) = free.clone().acquire_owned().await {
-            let Ok((socket, _)) = listener.accept().await else {
-                tokio::time::sleep(PAUSE).await;
-                continue;
+            let socket = match listener.accept().await {
+                Ok((socket, _)) => socket,
+                Err(error) => {
+                    tracing::warn!(%error, "the port of --http accepts no connection");
+                    tokio::time::sleep(PAUSE).await;
+                    continue;
+                }
             };
             let endpoint = self.clone();
             tokio::spawn(async move {
@@ -85,7 +93,7 @@ impl Endpoint {
     }
 
     /// Answers one request.
-    async fn answer(&self, socket: TcpStream) {
+    async fn answer(self: &Arc<Self>, socket: TcpStream) {
         let service = service_fn(async |request: Request<Incoming>| {
             let (status, body) = self.answered(request.method(), request.uri().path()).await;
             let mut response = Response::new(Full::new(Bytes::from(format!("{body}\n"))));
@@ -93,10 +101,12 @@ impl Endpoint {
             response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
             Ok::<_, Infallible>(response)
         });
-        let _ = http1::Builder::new().keep_alive(false).serve_connection(TokioIo::new(socket), service).await;
+        let mut server = http1::Builder::new();
+        server.keep_alive(false).timer(TokioTimer::new()).header_read_timeout(HEAD);
+        let _ = server.serve_connection(TokioIo::new(socket), service).await;
     }
 
-    async fn answered(&self, method: &Method, path: &str) -> (StatusCode, Value) {
+    async fn answered(self: &Arc<Self>, method: &Method, path: &str) -> (StatusCode, Value) {
         match (method, path) {
             (&Method::GET | &Method::HEAD, "/") => match self.leader().await {
                 Leadership::Unknown => {
@@ -116,8 +126,16 @@ impl Endpoint {
         }
     }
 
-    /// Who leads. Asks the nodes once in [`FRESH`] at most, however many requests come.
-    async fn leader(&self) -> Leadership {
+    /// Who leads. The nodes are asked in a task of its own, so that the answer serves later requests
+    /// even if this request is given up.
+    async fn leader(self: &Arc<Self>) -> Leadership {
+        let endpoint = self.clone();
+        let asked = tokio::spawn(async move { endpoint.asked().await });
+        timeout(NODES, asked).await.ok().and_then(Result::ok).unwrap_or(Leadership::Unknown)
+    }
+
+    /// Asks the nodes once in [`FRESH`] at most, however many requests come.
+    async fn asked(&self) -> Leadership {
         let mut seen = self.seen.lock().await;
         match &*seen {
             Some((at, leader)) if at.elapsed() < FRESH => leader.clone(),

@@ -16,7 +16,7 @@ use uuid::Uuid;
 
 use super::errors::Refusal;
 use super::table::{Entry, Limits, Sizes, Table};
-use super::terms::{ClientId, Peer, Terms};
+use super::terms::{ClientId, Ended, Peer, Terms};
 use crate::held_lock::{Held, View};
 use crate::settings::Settings;
 
@@ -261,15 +261,14 @@ impl Agent {
     pub(super) async fn end_lapsed(self: &Arc<Self>) {
         loop {
             let (ended, next) = self.table().lapse(Instant::now(), Holding::lost);
-            for holding in &ended {
-                let names = &holding.names;
+            for (how, Holding { names, .. }) in &ended {
                 tracing::warn!(?names, "a lock is released: its client did not keep it, or did not let go in time");
-                if holding.lost().is_none() {
+                if *how == Ended::NotKept {
                     self.meters.not_kept.increment(1);
                 }
             }
             if !ended.is_empty() {
-                self.end(ended);
+                self.end(ended.into_iter().map(|(_, holding)| holding).collect());
             }
             let due = async {
                 match next {

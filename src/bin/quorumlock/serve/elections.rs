@@ -142,7 +142,7 @@ mod tests {
     fn each_change_is_sent_once_and_no_older_leader_follows() {
         let mut sent = Sent::default();
         let mut sends =
-            |state: State| sent.event(state).map(|event| event.lines().next().unwrap_or_default().to_owned());
+            |state: Leadership| sent.event(state).map(|event| event.lines().next().unwrap_or_default().to_owned());
         assert_eq!(sends(Leadership::Nobody).as_deref(), Some("event: none"));
         assert_eq!(sends(Leadership::Nobody), None);
         assert_eq!(sends(leader(5, "")).as_deref(), Some("event: leader"));

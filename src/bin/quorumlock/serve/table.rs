@@ -34,6 +34,9 @@ pub(super) struct Limits {
     pub(super) streams: usize,
 }
 
+/// Locks that have ended, with the reason of each, and the time of the next check.
+pub(super) type Lapsed<G> = (Vec<(Ended, G)>, Option<Instant>);
+
 /// How many places a lock takes up: one for each name, and one for each KiB.
 pub(super) fn places(names: &[String], value: &str) -> usize {
     let bytes = names.iter().map(String::len).sum::<usize>() + value.len();
@@ -276,7 +279,7 @@ impl<G> Table<G> {
 
     /// Ends locks whose time is over, and locks that were lost some time ago. Returns when to check
     /// again.
-    pub(super) fn lapse(&mut self, now: Instant, lost: impl Fn(&G) -> Option<LostReason>) -> (Vec<G>, Option<Instant>) {
+    pub(super) fn lapse(&mut self, now: Instant, lost: impl Fn(&G) -> Option<LostReason>) -> Lapsed<G> {
         let mut guards = Vec::new();
         while let Some(&(at, id)) = self.looks.first() {
             if at > now {
@@ -288,7 +291,7 @@ impl<G> Table<G> {
                 terms.lapsed(now).or_else(|| lost().map(Ended::Lost))
             });
             match how {
-                Some(how) => guards.extend(self.end(id, how, now)),
+                Some(how) => guards.extend(self.end(id, how, now).map(|guard| (how, guard))),
                 None => self.look_again(id, now),
             }
         }
@@ -376,8 +379,12 @@ mod tests {
         id
     }
 
+    fn guards((ended, next): Lapsed<&'static str>) -> (Vec<&'static str>, Option<Instant>) {
+        (ended.into_iter().map(|(_, guard)| guard).collect(), next)
+    }
+
     fn lapse(table: &mut Names, now: Instant) -> (Vec<&'static str>, Option<Instant>) {
-        table.lapse(now, |_| None)
+        guards(table.lapse(now, |_| None))
     }
 
     fn found(table: &mut Names, id: Uuid, peer: Peer, now: Instant) -> Result<(), Missing> {
@@ -456,11 +463,12 @@ mod tests {
         let id = add(&mut table, Some(client), None, now);
         let (_, look) = lapse(&mut table, now);
         let look = look.unwrap();
-        assert_eq!(table.lapse(look - SECOND, |_| Some(LostReason::Revoked)), (vec![], Some(look)));
+        assert_eq!(guards(table.lapse(look - SECOND, |_| Some(LostReason::Revoked))), (vec![], Some(look)));
         // A lock that was not lost stays.
         let (guards, next) = lapse(&mut table, look);
         assert!(guards.is_empty() && next > Some(look));
-        assert_eq!(table.lapse(next.unwrap(), |_| Some(LostReason::Revoked)), (vec!["guard"], None));
+        let lost = vec![(Ended::Lost(LostReason::Revoked), "guard")];
+        assert_eq!(table.lapse(next.unwrap(), |_| Some(LostReason::Revoked)), (lost, None));
         let lost = Err(Missing::Ended(Ended::Lost(LostReason::Revoked)));
         assert_eq!((found(&mut table, id, ALICE, now), table.locks_of(client)), (lost, 0));
     }

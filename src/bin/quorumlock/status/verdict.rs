@@ -120,6 +120,14 @@ impl<'a> Verdict<'a> {
         self.votes[index].refusal()
     }
 
+    /// Why a node that was reached did not say who holds a name; `None` if it did.
+    pub(crate) fn unanswered(&self, index: usize) -> Option<&'a str> {
+        match (&self.votes[index], self.nodes[index].said) {
+            (Vote::Unknown(_), Err(why)) => Some(why),
+            _ => None,
+        }
+    }
+
     /// Whether a node's votes would count for this client. But the node may have no vote now.
     pub(crate) fn counts(&self, index: usize) -> bool {
         self.kept_out.is_none() && self.votes[index] != Vote::Absent

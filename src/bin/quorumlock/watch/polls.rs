@@ -29,7 +29,7 @@ const ANSWERS: usize = 256;
 const REST: Duration = Duration::from_millis(50);
 /// How often to look for nodes that came up, to ask them which rights are missing.
 const RIGHTS: Duration = Duration::from_millis(500);
-/// How often to ask all nodes that are up again, because an administrator may have changed rights.
+/// How often to ask again while a right is missing, because an administrator may give it.
 const AGAIN: Duration = Duration::from_secs(10);
 /// The least pause between two searches for all names.
 const SEARCHES: Duration = Duration::from_secs(5);
@@ -153,23 +153,38 @@ async fn together(quorum: Quorum, name: String, told: mpsc::Sender<Answer>) {
 }
 
 /// Asks all nodes that are up which of the user's rights are missing. Asks all these nodes again
-/// when another node comes up, and after [`AGAIN`].
+/// when another node comes up. While a right is missing, also asks again after [`AGAIN`].
 async fn rights(settings: Settings, quorum: Quorum, told: mpsc::Sender<Answer>) {
     let (step, mut known) = (settings.node_timeout.unwrap_or(NODE_TIMEOUT), Vec::new());
-    let mut asked_at = Instant::now();
+    let (mut rights, mut asked_at): (Vec<Asked>, _) = (Vec::new(), Instant::now());
     loop {
         let up: Vec<_> = quorum.nodes().iter().map(|node| node.state.is_admitted() || is_unused(node)).collect();
         let news = up.iter().enumerate().any(|(node, up)| *up && known.get(node) != Some(&true));
-        if news || asked_at.elapsed() >= AGAIN {
-            let rights = asked(&settings, step, &up).await;
+        if news || are_missing(&rights) && asked_at.elapsed() >= AGAIN {
+            rights = updated(rights, asked(&settings, step, &up).await);
             asked_at = Instant::now();
-            if told.send(Answer::Rights(rights)).await.is_err() {
+            if told.send(Answer::Rights(rights.clone())).await.is_err() {
                 return;
             }
         }
         known = up;
         sleep(RIGHTS).await;
     }
+}
+
+fn are_missing(rights: &[Asked]) -> bool {
+    rights.iter().any(|asked| asked.as_ref().is_ok_and(|lacks| lacks.as_ref().is_some_and(|it| !it.no_right())))
+}
+
+/// The new answers. If a node did not answer, its last answer stays: otherwise a node without rights
+/// would seem to vote.
+fn updated(before: Vec<Asked>, now: Vec<Asked>) -> Vec<Asked> {
+    let before = before.into_iter().map(Some).chain(std::iter::repeat_with(|| None));
+    let newer = |(now, before): (Asked, Option<Asked>)| match (now, before) {
+        (Err(_), Some(before @ Ok(Some(_)))) => before,
+        (now, _) => now,
+    };
+    now.into_iter().zip(before).map(newer).collect()
 }
 
 /// A `Quorum` for searches. A search waits for a node for a third of the ttl of this `Quorum`, so

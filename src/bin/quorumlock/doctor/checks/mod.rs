@@ -20,15 +20,21 @@ const AGAIN: &str = "Run the doctor again.";
 
 /// The findings of all checks, the worst first.
 pub(super) fn findings(seen: &Seen) -> Vec<Finding> {
-    let nodes = seen.each().flat_map(|node| of_node(node).into_iter().map(move |finding| finding.of(node.label())));
+    let verdict = seen.verdict();
+    let of_node = |node: Node<'_>| {
+        let findings = of_node(node, verdict.unanswered(node.index)).into_iter();
+        findings.map(|finding| finding.of(node.label())).collect::<Vec<_>>()
+    };
+    let nodes: Vec<_> = seen.each().flat_map(of_node).collect();
     sorted(quorum::findings(seen).into_iter().chain(nodes).chain(lists::findings(seen)).collect())
 }
 
-fn of_node(node: Node<'_>) -> Vec<Finding> {
+/// `unanswered` is the reason why the node did not say who holds a name.
+fn of_node(node: Node<'_>, unanswered: Option<&str>) -> Vec<Finding> {
     let mut findings = checked(node);
     // If another finding reports a fault, that fault is probably the reason.
-    let is_fine = findings.iter().all(|finding| matches!(finding.level, Level::Fine | Level::Hint));
-    findings.extend(node.uninspected.filter(|_| is_fine).map(uninspected));
+    let is_fit = findings.iter().all(|finding| !matches!(finding.level, Level::Unsafe | Level::Warning));
+    findings.extend(unanswered.filter(|_| is_fit).map(uninspected));
     findings
 }
 
@@ -54,11 +60,15 @@ fn checked(node: Node<'_>) -> Vec<Finding> {
     findings
 }
 
-/// The finding about a node on which all checks are fine, but a read of a lock failed.
+/// The finding about a node without a fault that does not say who holds a name.
 fn uninspected(why: &str) -> Finding {
-    Finding::new(Level::Warning, "inspection", format!("A read of a lock failed: {}.", why.trim_end_matches('.')))
-        .why("The node does not say who holds a lock, so this doctor counts no vote of it.")
-        .mend(mend(why).unwrap_or("Run the doctor again. If the read fails again, give a longer --node-timeout."))
+    Finding::new(
+        Level::Warning,
+        "inspection",
+        format!("It does not say who holds a lock: {}.", why.trim_end_matches('.')),
+    )
+    .why("A node that does not answer this in time has no vote.")
+    .mend(mend(why).unwrap_or("Run the doctor again. If this fails again, give a longer --node-timeout."))
 }
 
 fn unasked(failed: &Failed) -> Finding {
