@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::decode;
 use super::transport::Value;
-use super::{Job, Shared, State};
+use super::{Job, Shared};
 use crate::node::operation::Verb;
 use crate::node::reply::{Fault, FaultKind, Outcome, Reply};
 use crate::node::trust::{of_another_record, trusted};

@@ -420,8 +420,8 @@ impl Meters {
             not_kept: counter!(ENDED, "reason" => "not_kept"),
             disconnected: counter!(ENDED, "reason" => "disconnected"),
         };
-        [&meters.clients, &meters.locks, &meters.waiting].map(|gauge| gauge.set(0.0));
-        [&meters.not_kept, &meters.disconnected].map(|counter| counter.increment(0));
+        [&meters.clients, &meters.locks, &meters.waiting].iter().for_each(|gauge| gauge.set(0.0));
+        [&meters.not_kept, &meters.disconnected].iter().for_each(|counter| counter.increment(0));
         meters
     }
 }
