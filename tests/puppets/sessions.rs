@@ -294,7 +294,7 @@ async fn a_lock_that_is_over_before_it_is_added_is_released_and_the_session_goes
         let Err(error) = trying.await.unwrap() else { continue };
         assert!(session.is_alive(), "{reading}: {error}");
         assert_eq!(names(&stage.round(Verb::Release, |_, _| released()).await), ["a"]);
-        if error.to_string().contains("validity ended before this process could use the grant") {
+        if error.to_string().contains("the grant expired before this process could use it") {
             assert!(error.is_unavailable(), "{error}");
             over += 1;
         }

@@ -141,9 +141,29 @@ fn wait(node: &NodeStatus) -> Option<Duration> {
     }
 }
 
-/// Declares that servers are new, as `quorumlock init` does. This process has just started these
-/// servers.
-pub(crate) async fn of_our_own(settings: &Settings) -> Result<(), Failure> {
+/// How often to start servers.
+const TRIES: u32 = 3;
+
+/// Starts servers by `start`, and lets them vote at once, as `quorumlock init` does. If this fails,
+/// starts others: a client that still looks for a former server at one of these ports may have used
+/// a server first. If `settings` returns `None`, `start` has started no servers.
+pub(crate) async fn of_our_own<T>(
+    start: impl Fn() -> Result<T, Failure>,
+    settings: impl Fn(&T) -> Option<&Settings>,
+) -> Result<T, Failure> {
+    let mut left = TRIES;
+    loop {
+        left -= 1;
+        let started = start()?;
+        let Some(settings) = settings(&started) else { return Ok(started) };
+        match declared_new(settings).await {
+            Err(_) if left > 0 => {}
+            done => return done.map(|()| started),
+        }
+    }
+}
+
+async fn declared_new(settings: &Settings) -> Result<(), Failure> {
     let quorum = settings.onlooker()?.open()?;
     all_answer(&quorum, settings).await;
     quorum.init().await?;

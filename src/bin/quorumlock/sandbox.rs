@@ -20,10 +20,12 @@ const GRACE: Duration = Duration::from_secs(5);
 
 pub(crate) async fn sandbox(args: Sandbox) -> Outcome {
     let mut signals = Signals::all()?;
-    let servers = Servers::start(usize::from(args.masters))?;
-    let ports = latency::apart(&servers.ports(), &args.latency)?;
-    let settings = Settings { nodes: Servers::at(&ports), ..Settings::default() };
-    init::of_our_own(&settings).await?;
+    let start = || {
+        let servers = Servers::start(usize::from(args.masters))?;
+        let ports = latency::apart(&servers.ports(), &args.latency)?;
+        Ok((servers, Settings { nodes: Servers::at(&ports), ..Settings::default() }))
+    };
+    let (_servers, settings) = init::of_our_own(start, |(_, settings)| Some(settings)).await?;
     output::note(&format!(
         "{} new servers on loopback, for experiments and not for locks that matter: they keep nothing on disk",
         args.masters

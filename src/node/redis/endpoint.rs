@@ -312,7 +312,7 @@ mod tests {
         let tls = Tls::new().ca_file("/etc/a b.pem").client_certificate("c", "k").server_name("redis.eu");
         assert_eq!((endpoint.to_string().as_str(), &endpoint.tls), ("rediss://eu:6380/1", &tls));
         assert!(shown("redis://eu?ca=/etc/ca.pem").contains("remove it or write rediss://"));
-        assert!(shown("rediss://eu?timeout=1").contains("parameter \"timeout\" that means nothing"));
+        assert!(shown("rediss://eu?timeout=1").contains("an unknown parameter \"timeout\""));
     }
 
     #[test]
@@ -352,7 +352,7 @@ mod tests {
             ("redis://", "host"),
             ("redis://eu/first", "a path that is no number of a database"),
             ("redis://eu/256", "use 0 to 255"),
-            ("redis://eu?timeout=3", "parameter \"timeout\" that means nothing"),
+            ("redis://eu?timeout=3", "an unknown parameter \"timeout\""),
             ("redis://user@eu", "no password"),
             ("redis+unix://run/redis.sock", "starts with a slash"),
             ("redis+unix:///", "starts with a slash"),

@@ -44,10 +44,9 @@ const VICTIM: usize = 1;
 pub(crate) async fn demo(args: Demo, verbose: bool) -> Outcome {
     let mut signals = Signals::ending()?;
     exporter::start(args.metrics.as_deref(), None)?;
-    let mut stage = Stage::set(&args)?;
-    if stage.servers.is_some() {
-        init::of_our_own(&stage.settings).await?;
-    }
+    let own = |stage: &Stage| stage.servers.is_some();
+    let start = || Stage::set(&args);
+    let mut stage = init::of_our_own(start, |stage| own(stage).then_some(&stage.settings)).await?;
     let quorum = stage.settings.builder()?.connect().await?;
     let shown = async {
         let show = stage.play(&args, &quorum, verbose).await?;
