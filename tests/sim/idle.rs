@@ -2,13 +2,15 @@
 //! of a waiter, or of another owner, hands such a name over. Waiters claim by themselves: the first
 //! two in the queue ask every H / 4, where H is the time for which a hand-over lasts. The other
 //! waiters ask after the time that they announced. A waiter that becomes the first or the second
-//! gets a hint.
+//! gets a hint. A waiter that has failed, and has withdrawn, first pauses: the longer, the more
+//! often it has failed.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use quorumlock::node::{Name, Operation, Outcome, Verb};
+use quorumlock::rules::waiting::gathering;
 
 use crate::faults::Action;
 use crate::judge::history::{Micros, What};
@@ -18,9 +20,13 @@ use crate::world::{Core, Event, micros};
 /// Allowance for timers and tasks that run late.
 const LATE: Duration = Duration::from_millis(50);
 
-/// The waiters of each name on each node.
 #[derive(Debug, Default)]
-pub struct Idle(BTreeMap<(usize, Name), Waited>);
+pub struct Idle {
+    /// The waiters of each name on each node.
+    waited: BTreeMap<(usize, Name), Waited>,
+    /// The ballot of each owner's last withdrawal, and how many ballots the owner has withdrawn.
+    withdrawn: BTreeMap<Arc<str>, (u64, u32)>,
+}
 
 #[derive(Debug, Default)]
 struct Waited {
@@ -43,6 +49,15 @@ struct Asks {
     told: Micros,
 }
 
+impl Idle {
+    /// The longest time for which an owner pauses. It has failed once for each withdrawn ballot, and
+    /// perhaps once more.
+    fn longest_pause(&self, owner: &str, round_trip: Duration) -> Micros {
+        let failures = self.withdrawn.get(owner).map_or(0, |(_, count)| *count);
+        if failures == 0 { 0 } else { slow(2 * gathering(round_trip, failures)) }
+    }
+}
+
 impl Core {
     /// Updates the waiters of a node after an operation that the node has carried out.
     pub fn waited(
@@ -55,23 +70,32 @@ impl Core {
         if !matches!(operation.verb(), Verb::Claim | Verb::Renew | Verb::Release | Verb::Withdraw) {
             return;
         }
+        if let Operation::Withdraw(release) = operation {
+            let (last, count) = self.idle.withdrawn.entry(release.owner.clone()).or_default();
+            *count += u32::from(release.ballot > *last);
+            *last = release.ballot.max(*last);
+        }
         for name in operation.names() {
             let (left, live) = self.waiters(now, node, channel, name);
-            if live.is_empty() && !self.idle.0.contains_key(&(node, name.clone())) {
+            if live.is_empty() && !self.idle.waited.contains_key(&(node, name.clone())) {
                 continue;
             }
             // Whether all hints are delivered.
             let heard = self.plan.hints[0].0 == 0;
             let (epoch, slack) = (self.servers[node].epoch, micros(8 * self.plan.farthest() + LATE));
-            let waited = self.idle.0.entry((node, name.clone())).or_default();
+            let round_trip = 4 * self.plan.farthest();
+            let pauses: Vec<_> = live.iter().map(|owner| self.idle.longest_pause(owner, round_trip)).collect();
+            let waited = self.idle.waited.entry((node, name.clone())).or_default();
             waited.asks.extend(asks(now, operation, outcome));
             waited.asks.retain(|owner, _| live.contains(owner));
             let is_free = |&(since, _): &(Micros, Micros)| since <= now && left == 0 && waited.epoch == epoch;
             let since = now + left;
             let next = || {
                 let all = live.iter().enumerate().filter_map(|(place, owner)| Some((place, waited.asks.get(owner)?)));
-                let often =
-                    |place, asks: &Asks| if place < 2 && heard { asks.told.min(asks.itself) } else { asks.itself };
+                let often = |place: usize, asks: &Asks| {
+                    let itself = asks.itself.max(pauses[place]);
+                    if place < 2 && heard { itself.min(asks.told.max(pauses[place])) } else { itself }
+                };
                 all.map(|(place, asks)| (asks.last + often(place, asks)).max(since) + often(place, asks)).min()
             };
             // Allows for two asks: the hand-over ballot of the first ask may be too low for the
@@ -84,7 +108,7 @@ impl Core {
     }
 
     fn look_later(&mut self, node: usize, name: &Name) {
-        let waited = self.idle.0.get_mut(&(node, name.clone()));
+        let waited = self.idle.waited.get_mut(&(node, name.clone()));
         if let Some(waited) = waited.filter(|waited| waited.looks.is_none())
             && let Some((_, by)) = waited.free
         {
@@ -95,7 +119,7 @@ impl Core {
 
     /// Records a violation if a name that must be held by now is still free.
     pub fn look_at_idle(&mut self, now: Micros, node: usize, name: &Name) {
-        let Some(waited) = self.idle.0.get_mut(&(node, name.clone())) else { return };
+        let Some(waited) = self.idle.waited.get_mut(&(node, name.clone())) else { return };
         waited.looks = None;
         let (free, epoch, channel) = (waited.free, waited.epoch, waited.channel.clone());
         let Some((since, by)) = free else { return };
@@ -117,11 +141,15 @@ impl Core {
     }
 }
 
+/// A time by the slowest clock.
+fn slow(interval: Duration) -> Micros {
+    micros(interval + interval / 100)
+}
+
 /// The waiter of a claim, and how long until it asks again, by the slowest clock.
 fn asks(now: Micros, operation: &Operation, outcome: &Outcome) -> Option<(Arc<str>, Asks)> {
     let Operation::Claim(claim) = operation else { return None };
     let (waiter, Outcome::Held { queued, .. }) = (claim.waiter?, outcome) else { return None };
-    let slow = |interval: Duration| micros(interval + interval / 100);
     let itself = slow(if (*queued)?.rank <= 2 { waiter.lasts / 4 } else { waiter.again });
     Some((claim.owner.clone(), Asks { last: now, itself, told: slow(waiter.lasts / 2) }))
 }
