@@ -145,7 +145,7 @@ impl<T> Blocking<T> {
 /// body ran while the lock was held.
 pub(super) fn confirmed(released: Result<Released>) {
     if let Err(error) = released {
-        tracing::warn!(%error, "released without confirmation");
+        tracing::warn!(%error, "a lock was released, and no quorum confirmed this");
     }
 }
 

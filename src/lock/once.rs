@@ -249,7 +249,7 @@ impl Once {
             Ok(done) => Ok(Some(done)),
             Err(error) => {
                 if let Err(error) = permit.undo().await {
-                    tracing::warn!(%error, "given back without confirmation by a quorum");
+                    tracing::warn!(%error, "a job of a period was given back, and no quorum confirmed this");
                 }
                 Err(error)
             }

@@ -38,7 +38,7 @@ where
     // The validity may have ended at the same moment as the body.
     held.not_lost()?;
     if let Err(error) = held.give_up().await {
-        tracing::warn!(%error, "released without confirmation by a quorum");
+        tracing::warn!(%error, "a lock was released, and no quorum confirmed this");
     }
     Ok(output)
 }

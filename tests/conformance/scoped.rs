@@ -242,7 +242,7 @@ async fn a_release_that_nobody_confirms_is_a_warning(world: impl World) {
         (0..2).for_each(|node| world.resume(node));
         assert_eq!(ran.unwrap(), 7, "{face:?}");
         let text = logs.text();
-        let warned = text.lines().any(|line| line.starts_with("WARN") && line.contains("without confirmation"));
+        let warned = text.lines().any(|line| line.starts_with("WARN") && line.contains("no quorum confirmed this"));
         assert!(warned, "{face:?}: {text}");
         world.freed(&face.name()).await;
     }

@@ -333,7 +333,7 @@ async fn kept(at_least: Duration, lease: &View, signals: &mut Signals) -> Result
         biased;
         reason = lease.lost() => {
             let names = listed(&lease.names());
-            let told = format!("the lock on {names} was lost while it was kept after the command had ended: {reason}");
+            let told = format!("the lock on {names} was lost after the command had ended, before --at-least was over: {reason}");
             Err(Failure::new(LOST, told))
         }
         _ = unless_told(signals, sleep(at_least)) => Ok(()),
