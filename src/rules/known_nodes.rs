@@ -118,8 +118,20 @@ pub struct KnownNodes {
     round_timeout: Duration,
     onlooker: bool,
     nodes: Vec<Node>,
+    other_ids: Vec<OtherId>,
     /// Since when there has always been a node without a record or without a list in force.
     lacks: Option<Tick>,
+}
+
+/// An id that clients report for a node, and that differs from the id of the node's record. Nodes
+/// keep only the time of the last report of an id, so the client remembers the first.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct OtherId {
+    node: usize,
+    id: Arc<str>,
+    /// The time of the first report that this client knows of. Since then, the id was always among
+    /// the reports in the last answers of nodes.
+    first: Tick,
 }
 
 /// Facts about the client at one moment.
@@ -141,7 +153,7 @@ impl KnownNodes {
     pub fn new(list: Arc<List>, names: Vec<Arc<str>>, round_timeout: Duration, onlooker: bool) -> Self {
         let size = Size::of(u32::try_from(names.len()).unwrap_or(u32::MAX));
         let nodes = names.into_iter().map(Node::new).collect();
-        Self { list, size, round_timeout, onlooker, nodes, lacks: None }
+        Self { list, size, round_timeout, onlooker, nodes, other_ids: Vec::new(), lacks: None }
     }
 
     /// Updates what is known of a node; `known` is `None` if the node cannot be reached. Repeated
@@ -163,6 +175,7 @@ impl KnownNodes {
     /// The plan at `now`; `holds` says whether the client holds a lock. The hellos of the plan
     /// count as sent at `now`. `random` spreads the hellos of several clients in time.
     pub fn plan(&mut self, now: Tick, holds: bool, random: u64) -> Plan {
+        self.other_ids = self.reported_ids(now);
         let lacks = self.nodes.iter().any(Node::lacks);
         self.lacks = self.lacks.or(Some(now)).filter(|_| lacks);
         let looks = self.onlooker || self.other_list(now).is_some();

@@ -5,9 +5,15 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::node::{Node, Other};
-use super::{KnownNodes, MembershipState};
+use super::{KnownNodes, MembershipState, OtherId};
 use crate::rules::list::{Record, Sighting};
 use crate::rules::tick::Tick;
+
+impl OtherId {
+    fn is(&self, node: usize, id: &str) -> bool {
+        self.node == node && *self.id == *id
+    }
+}
 
 impl KnownNodes {
     /// Whether a node's votes count. While another list with the name of this client's list is in
@@ -39,14 +45,38 @@ impl KnownNodes {
         Some((format!("another list is in force on {}", node.name), node.other(now)?))
     }
 
+    /// The ids that clients report for each node, without the ids of this client's own records.
+    pub(super) fn reported_ids(&self, now: Tick) -> Vec<OtherId> {
+        let mut all: Vec<OtherId> = Vec::new();
+        for (at, record) in self.fresh_records(now).filter(|(at, _)| at.has(&self.list, now)) {
+            let told = at.answer().map(|known| known.at).unwrap_or_default();
+            for seen in &record.seen {
+                let Some(node) = self.nodes.iter().position(|node| node.name == seen.node) else { continue };
+                let own = self.nodes[node].record().map(|record| &record.id);
+                let known = self.other_ids.iter().find(|known| known.is(node, &seen.id));
+                // Without a record of the node, keep what was known before.
+                if own == Some(&seen.id) || (own.is_none() && known.is_none()) {
+                    continue;
+                }
+                let first = known.map_or(Tick::NEVER, |known| known.first).min(told.minus(seen.age));
+                match all.iter_mut().find(|other| other.is(node, &seen.id)) {
+                    Some(other) => other.first = other.first.min(first),
+                    None => all.push(OtherId { node, id: seen.id.clone(), first }),
+                }
+            }
+        }
+        all
+    }
+
     /// Returns a message if clients of this list reach two servers by this node's name. The
     /// evidence is a client's report of an id that differs from the id of this node's record. A
     /// report counts only if both of these hold:
     ///
     /// - It came more than `List::overlap` after this record got its id. An earlier report may show
     ///   a former id.
-    /// - It came at least a `pause` before the hello that read this record. A later report may show
-    ///   a new id that this client has not read yet.
+    /// - The first report of this id came at least a `pause` before the hello that read this
+    ///   record. An id that was first reported later may be a new id that this client has not read
+    ///   yet.
     fn twins(&self, number: usize, now: Tick) -> Option<Arc<str>> {
         let node = &self.nodes[number];
         let (own, asked) = (node.record()?, node.answer()?.at);
@@ -54,8 +84,9 @@ impl KnownNodes {
         for (at, record) in self.fresh_records(now).filter(|(at, _)| at.has(&self.list, now)) {
             let told = at.answer().map(|known| known.at).unwrap_or_default();
             let is_late = |seen: &Sighting| told + own.age > asked + seen.age + self.list.overlap();
-            let is_early = |seen: &Sighting| told + self.pause() <= asked + seen.age;
-            let counts = |seen: &&Sighting| seen.node == node.name && is_late(seen) && is_early(seen);
+            let is_early = |other: &OtherId| other.first + self.pause() <= asked;
+            let is_known = |seen: &Sighting| self.other_ids.iter().any(|it| it.is(number, &seen.id) && is_early(it));
+            let counts = |seen: &&Sighting| seen.node == node.name && is_late(seen) && is_known(seen);
             ids.extend(record.seen.iter().filter(counts).map(|seen| &*seen.id));
         }
         if ids.len() < 2 {

@@ -198,6 +198,18 @@ pub fn a_replica_takes_over_beside_its_master(script: &mut Script) {
     two_servers_behind_one_name(script, true);
 }
 
+/// The name n0 leads B to another server for long. A and B ask again and again, and C does not. Now
+/// and then, A sends its hellos just after those of B have refreshed B's reports, and B sends its
+/// hellos just after those of C.
+pub fn two_servers_behind_one_name_for_long(script: &mut Script) {
+    script.world(3, 3, 1_000, 3_000);
+    script.plan.spares = 1;
+    script.at(2_000, Cue::Splits { node: 0, process: 1, server: 3 });
+    for at in (20_000..320_000).step_by(250) {
+        (0..2).for_each(|process| script.asks(at, process, asks_for(100, 100)));
+    }
+}
+
 /// A process cannot reach n0, which restarts. Other clients must soon ignore the old id of n0 that
 /// this process still knows.
 pub fn who_cannot_reach_a_node_does_not_show_its_record(script: &mut Script) {

@@ -137,6 +137,7 @@ pub static SCENES: &[Scene] = &[
     scene!(lists::other_servers_of_another_list),
     scene!(lists::a_name_leads_to_two_servers),
     scene!(lists::a_replica_takes_over_beside_its_master),
+    scene!(lists::two_servers_behind_one_name_for_long),
     scene!(lists::who_cannot_reach_a_node_does_not_show_its_record),
     scene!(lists::an_established_client_beside_a_restart),
     scene!(lists::all_restart_with_their_memory),

@@ -108,7 +108,9 @@ impl Refusal {
 
 impl From<TooMany> for Refusal {
     fn from(TooMany(bound): TooMany) -> Self {
-        let message = format!("the agent's bound --{bound} is reached: try again later, or raise this option of `quorumlock serve`");
+        let message = format!(
+            "the agent's bound --{bound} is reached: try again later, or raise this option of `quorumlock serve`"
+        );
         Self::new(StatusCode::TOO_MANY_REQUESTS, "too_many", &message).with("bound", Some(json!(bound)))
     }
 }

@@ -14,14 +14,14 @@ fn showed(record: Record, seen: &[(&str, &str)], age: Duration) -> Record {
 
 #[test]
 fn ids_of_the_record_before_and_of_the_record_after_are_no_twins() {
-    let mut bench = Bench::up(3);
-    bench.passes(40_000);
-    let restarted = Record { age: SECOND * 20, ..bench.record(0) };
-    bench.hears(0, Some(restarted));
-    bench.hears(2, None);
-    bench.passes(1_000);
     let ages = [9_000, 8_500, 8_499, 1_250, 1_249, 0];
     for (age, counts) in ages.into_iter().zip([&[0, 1][..], &[0, 1], &[1], &[1], &[0, 1], &[0, 1]]) {
+        let mut bench = Bench::up(3);
+        bench.passes(40_000);
+        let restarted = Record { age: SECOND * 20, ..bench.record(0) };
+        bench.hears(0, Some(restarted));
+        bench.hears(2, None);
+        bench.passes(1_000);
         let record = showed(bench.record(1), &[("a", "a0")], Duration::from_millis(age));
         bench.hears(1, Some(record));
         assert_eq!(bench.counts(), counts, "{age} ms ago");
@@ -46,6 +46,23 @@ fn two_ids_behind_one_name_leave_it_without_a_vote() {
     let record = shows(record, &[("a", "a2")]);
     bench.hears(1, Some(record));
     assert_eq!(bench.counts(), [1, 2], "this client sees the other id");
+}
+
+/// Nodes keep only the time of the last report. Another client reports its id just before each
+/// hello of this client.
+#[test]
+fn ids_that_are_reported_anew_before_each_hello_are_twins() {
+    let mut bench = Bench::up(3);
+    for counts in [&[0, 1, 2][..], &[1, 2], &[1, 2]] {
+        bench.passes(5_000);
+        let just_now = |record| showed(record, &[("a", "a2")], Duration::from_millis(100));
+        let records = [bench.record(0), just_now(bench.record(1)), just_now(bench.record(2))];
+        records.into_iter().enumerate().for_each(|(node, record)| bench.hears(node, Some(record)));
+        assert_eq!(bench.counts(), counts);
+    }
+    bench.passes(5_000);
+    bench.all_hear(0..3);
+    assert_eq!(bench.counts(), [0, 1, 2], "nobody reports the other id any more");
 }
 
 #[test]
