@@ -129,8 +129,8 @@ pub struct KnownNodes {
 struct OtherId {
     node: usize,
     id: Arc<str>,
-    /// The time of the first report that this client knows of. Since then, the id was always among
-    /// the reports in the last answers of nodes.
+    /// The time of the first report that this client knows of. (The client forgets an id that no
+    /// node reports any more.)
     first: Tick,
 }
 
@@ -159,8 +159,9 @@ impl KnownNodes {
     /// Updates what is known of a node; `known` is `None` if the node cannot be reached. Repeated
     /// calls with the same `known` change nothing.
     pub fn heard(&mut self, node: usize, known: Option<Known>, now: Tick) {
-        if let Some(node) = self.nodes.get_mut(node) {
-            node.heard(&self.list, known, now);
+        let Some(node) = self.nodes.get_mut(node) else { return };
+        if node.heard(&self.list, known, now) {
+            self.other_ids = self.reported_ids(now);
         }
     }
 
@@ -175,7 +176,6 @@ impl KnownNodes {
     /// The plan at `now`; `holds` says whether the client holds a lock. The hellos of the plan
     /// count as sent at `now`. `random` spreads the hellos of several clients in time.
     pub fn plan(&mut self, now: Tick, holds: bool, random: u64) -> Plan {
-        self.other_ids = self.reported_ids(now);
         let lacks = self.nodes.iter().any(Node::lacks);
         self.lacks = self.lacks.or(Some(now)).filter(|_| lacks);
         let looks = self.onlooker || self.other_list(now).is_some();

@@ -14,6 +14,7 @@ mod endpoint;
 mod notes;
 mod supervisor;
 
+use std::cell::Cell;
 use std::future::Future;
 use std::net::SocketAddr;
 use std::process::{ExitCode, ExitStatus};
@@ -238,11 +239,15 @@ impl<'a> Job<'a> {
     /// Acquires the lock. With `--once-per`, returns `None` if the job was done in this period, or
     /// is being done.
     async fn acquired(&self, wait: Wait) -> Result<Option<Held>, Failure> {
+        let written = Cell::new(false);
         let held = tokio::select! {
             biased;
             held = self.wanted.acquire(wait.left()) => held,
-            never = notes::while_waiting(self.args, wait, &self.quorum) => match never {},
+            never = notes::while_waiting(self.args, wait, &self.quorum, &written) => match never {},
         };
+        if written.get() && matches!(held, Ok(Some(_))) {
+            output::note(&format!("the wait is over: this process holds {}", listed(&self.args.names)));
+        }
         held.map_err(|error| match self.args.once_per {
             // If another client has the job, `acquire` returns `None`. So an error is no conflict
             // here.

@@ -157,6 +157,7 @@ impl State {
                 let state = self.node_state(now);
                 Err(match state {
                     NodeState::Connecting => Fault::new(FaultKind::Down, UNLISTED),
+                    NodeState::Down { .. } => Fault::new(FaultKind::Down, state.to_string()),
                     state => Fault::new(FaultKind::Quarantined, state.to_string()),
                 })
             }

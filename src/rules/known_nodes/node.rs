@@ -61,14 +61,15 @@ impl Node {
         Self { name, known, id: None, other: None, owes: None, sent: None, next, last, failures: 0 }
     }
 
-    pub(super) fn heard(&mut self, list: &List, known: Option<Known>, now: Tick) {
+    /// Returns whether this is a new answer.
+    pub(super) fn heard(&mut self, list: &List, known: Option<Known>, now: Tick) -> bool {
         let before = std::mem::replace(&mut self.known, known).filter(|known| !known.connecting);
         let Some(answer) = self.known.as_ref().filter(|known| !known.connecting) else {
             (self.owes, self.sent) = (None, None);
-            return;
+            return false;
         };
         match before {
-            Some(before) if (before.at, &before.record) == (answer.at, &answer.record) => return,
+            Some(before) if (before.at, &before.record) == (answer.at, &answer.record) => return false,
             Some(_) => {}
             // The first answer on a new connection answers the greeting, a hello that writes
             // nothing.
@@ -85,6 +86,7 @@ impl Node {
         self.sent = self.sent.filter(|&sent| at < sent);
         self.owes = self.owes.filter(|&owes| at < owes).or(self.sent);
         self.other = self.meets(list, now);
+        true
     }
 
     /// The other list in force on the node. If a doubted node shows no other list, the node may

@@ -65,6 +65,11 @@ impl Endpoint {
 
     /// This process has acquired the lock, or has released it.
     pub(super) fn set(&self, held: Option<View>) {
+        // The former answer of the nodes is outdated. (If a request waits for a new answer, that
+        // answer may be outdated too, for FRESH at most.)
+        if let Ok(mut seen) = self.seen.try_lock() {
+            *seen = None;
+        }
         *self.held.lock().unwrap_or_else(PoisonError::into_inner) = held;
     }
 

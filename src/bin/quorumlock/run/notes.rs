@@ -1,5 +1,6 @@
 //! The notes of `run`: what it waits for, and that another client has done the job.
 
+use std::cell::Cell;
 use std::convert::Infallible;
 use std::time::{Duration, Instant};
 
@@ -22,8 +23,8 @@ const LOOK: Duration = Duration::from_millis(50);
 
 /// Writes notes while `run` waits for a lock. The first note is written after [`SILENCE`], or
 /// earlier once it is certain that no quorum votes. Further notes follow when a quorum stops
-/// voting, or votes again.
-pub(super) async fn while_waiting(args: &Run, wait: Wait, quorum: &Quorum) -> Infallible {
+/// voting, or votes again. `written` becomes true with the first note.
+pub(super) async fn while_waiting(args: &Run, wait: Wait, quorum: &Quorum, written: &Cell<bool>) -> Infallible {
     let began = Instant::now();
     // `votes` is whether a quorum votes, as the last note said. `changed` is the time since when
     // `votes` is wrong.
@@ -45,6 +46,7 @@ pub(super) async fn while_waiting(args: &Run, wait: Wait, quorum: &Quorum) -> In
             output::note(&format!("{again}{note}"));
         }
         (is_noted, votes, changed) = (true, voting, None);
+        written.set(true);
     }
 }
 

@@ -296,6 +296,9 @@ async fn told(agent: &Agent) -> Answer {
 
 /// Whether a quorum of nodes votes. Asks no node.
 fn health(agent: &Agent) -> Answer {
+    if agent.stopping.is_cancelled() {
+        return Err(Refusal::stopping());
+    }
     let nodes = agent.quorum.nodes();
     let votes = nodes.iter().filter(|node| node.state == NodeState::Up).count();
     let quorum = nodes.len() / 2 + 1;

@@ -131,7 +131,10 @@ impl SocketFile {
     /// on which nobody listens.
     async fn bind(path: &Path) -> Result<(StdUnixListener, Self), String> {
         let in_use = || "another program listens there".to_owned();
-        let lock = lock_file(&beside(path)).map_err(|error| format!("{}: {error}", beside(path).display()))?;
+        let lock = lock_file(&beside(path)).map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => "its folder does not exist; make it, or give another --socket".to_owned(),
+            _ => format!("{}: {error}", beside(path).display()),
+        })?;
         flock(&lock, FlockOperation::NonBlockingLockExclusive).map_err(|_| in_use())?;
         match fs::symlink_metadata(path) {
             Ok(found) if !found.file_type().is_socket() => return Err("there is a file that is no socket".to_owned()),

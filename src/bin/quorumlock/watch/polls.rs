@@ -29,7 +29,7 @@ const ANSWERS: usize = 256;
 const REST: Duration = Duration::from_millis(50);
 /// How often to look for nodes that came up, to ask them which rights are missing.
 const RIGHTS: Duration = Duration::from_millis(500);
-/// How often to ask again while a right is missing, because an administrator may give it.
+/// How often to ask all nodes that are up again, because an administrator may change rights.
 const AGAIN: Duration = Duration::from_secs(10);
 /// The least pause between two searches for all names.
 const SEARCHES: Duration = Duration::from_secs(5);
@@ -153,14 +153,14 @@ async fn together(quorum: Quorum, name: String, told: mpsc::Sender<Answer>) {
 }
 
 /// Asks all nodes that are up which of the user's rights are missing. Asks all these nodes again
-/// when another node comes up. While a right is missing, also asks again after [`AGAIN`].
+/// when another node comes up, and after [`AGAIN`].
 async fn rights(settings: Settings, quorum: Quorum, told: mpsc::Sender<Answer>) {
     let (step, mut known) = (settings.node_timeout.unwrap_or(NODE_TIMEOUT), Vec::new());
     let (mut rights, mut asked_at): (Vec<Asked>, _) = (Vec::new(), Instant::now());
     loop {
         let up: Vec<_> = quorum.nodes().iter().map(|node| node.state.is_admitted() || is_unused(node)).collect();
         let news = up.iter().enumerate().any(|(node, up)| *up && known.get(node) != Some(&true));
-        if news || are_missing(&rights) && asked_at.elapsed() >= AGAIN {
+        if news || asked_at.elapsed() >= AGAIN {
             rights = updated(rights, asked(&settings, step, &up).await);
             asked_at = Instant::now();
             if told.send(Answer::Rights(rights.clone())).await.is_err() {
@@ -170,10 +170,6 @@ async fn rights(settings: Settings, quorum: Quorum, told: mpsc::Sender<Answer>) 
         known = up;
         sleep(RIGHTS).await;
     }
-}
-
-fn are_missing(rights: &[Asked]) -> bool {
-    rights.iter().any(|asked| asked.as_ref().is_ok_and(|lacks| lacks.as_ref().is_some_and(|it| !it.no_right())))
 }
 
 /// The new answers. If a node did not answer, its last answer stays: otherwise a node without rights
