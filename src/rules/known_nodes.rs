@@ -60,6 +60,10 @@ pub enum MembershipState {
         /// A description of both lists, for people.
         why: Arc<str>,
     },
+    /// No vote counts, not even for a renewal. A client has just reported another id of the node's
+    /// record. This may be a newer id, or that of another server. The next hello, which is sent at
+    /// once, decides this.
+    Unclear,
     /// No vote counts, not even for a renewal: the node's name leads clients to two servers.
     Twins {
         /// The evidence, for people.
@@ -68,6 +72,12 @@ pub enum MembershipState {
 }
 
 impl MembershipState {
+    /// Whether a vote on a renewal may count.
+    #[must_use]
+    pub const fn renews(&self) -> bool {
+        !matches!(self, Self::Unclear | Self::Twins { .. })
+    }
+
     /// Whether a vote on a claim counts at `now`.
     #[must_use]
     pub fn counts(&self, now: Tick) -> bool {
@@ -118,20 +128,8 @@ pub struct KnownNodes {
     round_timeout: Duration,
     onlooker: bool,
     nodes: Vec<Node>,
-    other_ids: Vec<OtherId>,
     /// Since when there has always been a node without a record or without a list in force.
     lacks: Option<Tick>,
-}
-
-/// An id that clients report for a node, and that differs from the id of the node's record. Nodes
-/// keep only the time of the last report of an id, so the client remembers the first.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct OtherId {
-    node: usize,
-    id: Arc<str>,
-    /// The time of the first report that this client knows of. (The client forgets an id that no
-    /// node reports any more.)
-    first: Tick,
 }
 
 /// Facts about the client at one moment.
@@ -153,15 +151,14 @@ impl KnownNodes {
     pub fn new(list: Arc<List>, names: Vec<Arc<str>>, round_timeout: Duration, onlooker: bool) -> Self {
         let size = Size::of(u32::try_from(names.len()).unwrap_or(u32::MAX));
         let nodes = names.into_iter().map(Node::new).collect();
-        Self { list, size, round_timeout, onlooker, nodes, other_ids: Vec::new(), lacks: None }
+        Self { list, size, round_timeout, onlooker, nodes, lacks: None }
     }
 
     /// Updates what is known of a node; `known` is `None` if the node cannot be reached. Repeated
     /// calls with the same `known` change nothing.
     pub fn heard(&mut self, node: usize, known: Option<Known>, now: Tick) {
-        let Some(node) = self.nodes.get_mut(node) else { return };
-        if node.heard(&self.list, known, now) {
-            self.other_ids = self.reported_ids(now);
+        if let Some(node) = self.nodes.get_mut(node) {
+            node.heard(&self.list, known, now);
         }
     }
 
@@ -180,7 +177,10 @@ impl KnownNodes {
         self.lacks = self.lacks.or(Some(now)).filter(|_| lacks);
         let looks = self.onlooker || self.other_list(now).is_some();
         let moment = Moment { now, holds, looks, puts: !looks && self.all_were_asked(now) };
-        let standings = (0..self.nodes.len()).map(|node| self.standing(node, now)).collect();
+        let standings: Vec<_> = (0..self.nodes.len()).map(|node| self.standing(node, now)).collect();
+        for (node, standing) in self.nodes.iter_mut().zip(&standings) {
+            node.twins = matches!(standing, MembershipState::Twins { .. });
+        }
         let wanted = |node| Some((node, self.wanted(node, moment)?));
         let hellos: Vec<_> = (0..self.nodes.len()).filter_map(wanted).collect();
         let (next, again) = (now + self.period(random), now + self.pause());
@@ -227,7 +227,7 @@ impl KnownNodes {
         let puts = puts && at.lacks();
         let asks = !looks && self.lacks.is_some() && !at.was_asked(self.round_timeout, now);
         let syncs = !looks && self.sync(node, now).is_some();
-        puts || asks || syncs || at.is_outdated(&self.list, looks, now)
+        puts || asks || syncs || self.is_unclear(node, now) || at.is_outdated(&self.list, looks, now)
     }
 
     /// Whether every node has lately shown which list is in force there. Nodes that are unreachable

@@ -12,7 +12,6 @@ use crate::node::reply::{Fault, FaultKind, Outcome, Reply};
 use crate::node::trust::{of_another_record, trusted};
 use crate::rules::doubt::Trust;
 use crate::rules::handover::Stamp;
-use crate::rules::known_nodes::MembershipState;
 use crate::rules::list::Record;
 use crate::rules::{RestartGuard, Tick};
 use crate::words::harmless;
@@ -122,7 +121,7 @@ impl Answers {
         };
         let Trust { grants, extensions } = state.guard.trust(received);
         let grants = grants && state.standing.counts(received);
-        let extensions = extensions && !matches!(state.standing, MembershipState::Twins { .. });
+        let extensions = extensions && state.standing.renews();
         let doubted = state.guard.take_news();
         // Log a loss once: until a hello shows the new record, each reply shows the same loss.
         let is_told = !same_record && state.tell_loss() && !stepped;

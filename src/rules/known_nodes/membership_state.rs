@@ -5,15 +5,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::node::{Node, Other};
-use super::{KnownNodes, MembershipState, OtherId};
+use super::{KnownNodes, MembershipState};
 use crate::rules::list::{Record, Sighting};
 use crate::rules::tick::Tick;
-
-impl OtherId {
-    fn is(&self, node: usize, id: &str) -> bool {
-        self.node == node && *self.id == *id
-    }
-}
 
 impl KnownNodes {
     /// Whether a node's votes count. While another list with the name of this client's list is in
@@ -22,8 +16,13 @@ impl KnownNodes {
     pub(super) fn standing(&self, number: usize, now: Tick) -> MembershipState {
         let node = &self.nodes[number];
         let Some(known) = node.answer() else { return MembershipState::Unknown };
-        if let Some(why) = self.twins(number, now) {
-            return MembershipState::Twins { why };
+        let (other_ids, are_certain) = self.other_ids(number, now);
+        if !other_ids.is_empty() {
+            // If this name had twins, it still has: clients report the ids again and again.
+            return match are_certain || node.twins {
+                true => MembershipState::Twins { why: twins(node, other_ids) },
+                false => MembershipState::Unclear,
+            };
         }
         if let Some(other) = node.other(now) {
             return MembershipState::OtherList { until: other.until, why: other.why.clone() };
@@ -45,59 +44,34 @@ impl KnownNodes {
         Some((format!("another list is in force on {}", node.name), node.other(now)?))
     }
 
-    /// The ids that clients report for each node, without the ids of this client's own records.
-    pub(super) fn reported_ids(&self, now: Tick) -> Vec<OtherId> {
-        let mut all: Vec<OtherId> = Vec::new();
-        for (at, record) in self.fresh_records(now).filter(|(at, _)| at.has(&self.list, now)) {
-            let told = at.answer().map(|known| known.at).unwrap_or_default();
-            for seen in &record.seen {
-                let Some(node) = self.nodes.iter().position(|node| node.name == seen.node) else { continue };
-                let own = self.nodes[node].record().map(|record| &record.id);
-                let known = self.other_ids.iter().find(|known| known.is(node, &seen.id));
-                // Without a record of the node, keep what was known before.
-                if own == Some(&seen.id) || (own.is_none() && known.is_none()) {
-                    continue;
-                }
-                let first = known.map_or(Tick::NEVER, |known| known.first).min(told.minus(seen.age));
-                match all.iter_mut().find(|other| other.is(node, &seen.id)) {
-                    Some(other) => other.first = other.first.min(first),
-                    None => all.push(OtherId { node, id: seen.id.clone(), first }),
-                }
-            }
-        }
-        all
-    }
-
-    /// Returns a message if clients of this list reach two servers by this node's name. The
-    /// evidence is a client's report of an id that differs from the id of this node's record. A
-    /// report counts only if both of these hold:
+    /// The ids that clients of this list report for this node, and that differ from the id of this
+    /// node's record. Leaves out reports that came less than `List::overlap` after this record got
+    /// its id: they may show a former id.
     ///
-    /// - It came more than `List::overlap` after this record got its id. An earlier report may show
-    ///   a former id.
-    /// - The first report of this id came at least a `pause` before the hello that read this
-    ///   record. An id that was first reported later may be a new id that this client has not read
-    ///   yet.
-    fn twins(&self, number: usize, now: Tick) -> Option<Arc<str>> {
+    /// Also returns whether the ids certainly belong to another server. This is so if a report came
+    /// at least a `pause` before the hello that read this record. A later report may show a newer
+    /// id, which this client has not read yet.
+    fn other_ids(&self, number: usize, now: Tick) -> (BTreeSet<&str>, bool) {
         let node = &self.nodes[number];
-        let (own, asked) = (node.record()?, node.answer()?.at);
-        let mut ids = BTreeSet::from([&*own.id]);
+        let (mut ids, mut are_certain) = (BTreeSet::new(), false);
+        let Some((own, asked)) = node.record().zip(node.answer().map(|known| known.at)) else { return (ids, false) };
         for (at, record) in self.fresh_records(now).filter(|(at, _)| at.has(&self.list, now)) {
             let told = at.answer().map(|known| known.at).unwrap_or_default();
             let is_late = |seen: &Sighting| told + own.age > asked + seen.age + self.list.overlap();
-            let is_early = |other: &OtherId| other.first + self.pause() <= asked;
-            let is_known = |seen: &Sighting| self.other_ids.iter().any(|it| it.is(number, &seen.id) && is_early(it));
-            let counts = |seen: &&Sighting| seen.node == node.name && is_late(seen) && is_known(seen);
-            ids.extend(record.seen.iter().filter(counts).map(|seen| &*seen.id));
+            let is_other = |seen: &&Sighting| seen.node == node.name && seen.id != own.id && is_late(seen);
+            for seen in record.seen.iter().filter(is_other) {
+                ids.insert(&*seen.id);
+                are_certain |= told + self.pause() <= asked + seen.age;
+            }
         }
-        if ids.len() < 2 {
-            return None;
-        }
-        let (name, ids) = (&node.name, ids.into_iter().collect::<Vec<_>>().join(", "));
-        let why = format!(
-            "clients meet two servers behind the name {name} (records {ids}): stop one of them, or correct the address, \
-             so that the name leads all clients to one server"
-        );
-        Some(why.into())
+        (ids, are_certain)
+    }
+
+    /// Whether a hello must read this node's record again, because a report of another id is too
+    /// new.
+    pub(super) fn is_unclear(&self, number: usize, now: Tick) -> bool {
+        let (other_ids, are_certain) = self.other_ids(number, now);
+        !other_ids.is_empty() && !are_certain && !self.nodes[number].twins
     }
 
     /// Whether a record that is made on a node now may be one of first use: no client is known to
@@ -118,4 +92,15 @@ impl KnownNodes {
         let fresh = self.fresh();
         self.nodes.iter().filter_map(move |node| Some((node, node.fresh(fresh, now)?.record.as_ref()?)))
     }
+}
+
+/// A message for people: clients of this list reach two servers by this node's name.
+fn twins<'a>(node: &'a Node, mut ids: BTreeSet<&'a str>) -> Arc<str> {
+    ids.extend(node.record().map(|record| &*record.id));
+    let (name, ids) = (&node.name, ids.into_iter().collect::<Vec<_>>().join(", "));
+    let why = format!(
+        "clients meet two servers behind the name {name} (records {ids}): stop one of them, or correct the address, \
+         so that the name leads all clients to one server"
+    );
+    why.into()
 }

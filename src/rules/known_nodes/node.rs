@@ -39,6 +39,8 @@ pub(super) struct Node {
     /// id is not replaced by the id of a record with a `word`: see `heard`.
     pub(super) id: Option<Arc<str>>,
     other: Option<Other>,
+    /// Whether the last plan has found that the node's name leads clients to two servers.
+    pub(super) twins: bool,
     /// When the first hello that is still unanswered was sent.
     owes: Option<Tick>,
     /// When the last hello was sent. `None` after its answer, or if it was not carried out.
@@ -58,18 +60,17 @@ impl Node {
         let known = Some(Known { connecting: true, ..Known::default() });
         let last = (Intent::Look, Tick::default());
         let next = Tick::default();
-        Self { name, known, id: None, other: None, owes: None, sent: None, next, last, failures: 0 }
+        Self { name, known, id: None, other: None, twins: false, owes: None, sent: None, next, last, failures: 0 }
     }
 
-    /// Returns whether this is a new answer.
-    pub(super) fn heard(&mut self, list: &List, known: Option<Known>, now: Tick) -> bool {
+    pub(super) fn heard(&mut self, list: &List, known: Option<Known>, now: Tick) {
         let before = std::mem::replace(&mut self.known, known).filter(|known| !known.connecting);
         let Some(answer) = self.known.as_ref().filter(|known| !known.connecting) else {
             (self.owes, self.sent) = (None, None);
-            return false;
+            return;
         };
         match before {
-            Some(before) if (before.at, &before.record) == (answer.at, &answer.record) => return false,
+            Some(before) if (before.at, &before.record) == (answer.at, &answer.record) => return,
             Some(_) => {}
             // The first answer on a new connection answers the greeting, a hello that writes
             // nothing.
@@ -86,7 +87,6 @@ impl Node {
         self.sent = self.sent.filter(|&sent| at < sent);
         self.owes = self.owes.filter(|&owes| at < owes).or(self.sent);
         self.other = self.meets(list, now);
-        true
     }
 
     /// The other list in force on the node. If a doubted node shows no other list, the node may

@@ -27,6 +27,7 @@ fn stranger() -> List {
 }
 
 /// One client with max_ttl 60 s and a round timeout of 1 s, and its clock.
+#[derive(Clone)]
 struct Bench {
     list: Arc<List>,
     book: KnownNodes,
