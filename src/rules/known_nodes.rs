@@ -177,10 +177,10 @@ impl KnownNodes {
         self.lacks = self.lacks.or(Some(now)).filter(|_| lacks);
         let looks = self.onlooker || self.other_list(now).is_some();
         let moment = Moment { now, holds, looks, puts: !looks && self.all_were_asked(now) };
-        let standings: Vec<_> = (0..self.nodes.len()).map(|node| self.standing(node, now)).collect();
-        for (node, standing) in self.nodes.iter_mut().zip(&standings) {
-            node.twins = matches!(standing, MembershipState::Twins { .. });
+        for node in 0..self.nodes.len() {
+            self.nodes[node].twins = self.twins(node, now);
         }
+        let standings = (0..self.nodes.len()).map(|node| self.standing(node, now)).collect();
         let wanted = |node| Some((node, self.wanted(node, moment)?));
         let hellos: Vec<_> = (0..self.nodes.len()).filter_map(wanted).collect();
         let (next, again) = (now + self.period(random), now + self.pause());

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::node::{Node, Other};
+use super::node::{Node, Other, Twins};
 use super::{KnownNodes, MembershipState};
 use crate::rules::list::{Record, Sighting};
 use crate::rules::tick::Tick;
@@ -16,13 +16,11 @@ impl KnownNodes {
     pub(super) fn standing(&self, number: usize, now: Tick) -> MembershipState {
         let node = &self.nodes[number];
         let Some(known) = node.answer() else { return MembershipState::Unknown };
-        let (other_ids, are_certain) = self.other_ids(number, now);
-        if !other_ids.is_empty() {
-            // If this name had twins, it still has: clients report the ids again and again.
-            return match are_certain || node.twins {
-                true => MembershipState::Twins { why: twins(node, other_ids) },
-                false => MembershipState::Unclear,
-            };
+        if let Some(Twins { why, .. }) = &node.twins {
+            return MembershipState::Twins { why: why.clone() };
+        }
+        if self.is_unclear(number, now) {
+            return MembershipState::Unclear;
         }
         if let Some(other) = node.other(now) {
             return MembershipState::OtherList { until: other.until, why: other.why.clone() };
@@ -42,6 +40,35 @@ impl KnownNodes {
     pub(super) fn other_list(&self, now: Tick) -> Option<(String, &Other)> {
         let node = self.nodes.iter().find(|node| node.other(now).is_some_and(|other| other.same_name))?;
         Some((format!("another list is in force on {}", node.name), node.other(now)?))
+    }
+
+    /// Whether clients of this list reach two servers by this node's name. A finding stays for
+    /// `List::spare` after the last report of another id, and until each connected node has
+    /// answered again, or is silent: this client may have been suspended, and others may not have
+    /// reported meanwhile.
+    pub(super) fn twins(&self, number: usize, now: Tick) -> Option<Twins> {
+        let (node, (mut ids, are_certain)) = (&self.nodes[number], self.other_ids(number, now));
+        if ids.is_empty() {
+            let lasts = |twins: &&Twins| now < twins.seen + self.list.spare() || !self.all_have_answered(now);
+            return node.twins.as_ref().filter(lasts).cloned();
+        }
+        // Once found, the other ids are not unclear again: clients report them again and again.
+        if !are_certain && node.twins.is_none() {
+            return None;
+        }
+        ids.extend(node.record().map(|record| &*record.id));
+        let (name, ids) = (&node.name, ids.into_iter().collect::<Vec<_>>().join(", "));
+        let why = format!(
+            "clients meet two servers behind the name {name} (records {ids}): stop one of them, or correct the address, \
+             so that the name leads all clients to one server"
+        );
+        Some(Twins { seen: now, why: why.into() })
+    }
+
+    /// Whether each node has answered lately, except nodes that are unreachable or silent.
+    fn all_have_answered(&self, now: Tick) -> bool {
+        let is_heard = |node: &Node| node.fresh(self.fresh(), now).is_some() || node.is_silent(self.round_timeout, now);
+        self.nodes.iter().all(|node| node.answer().is_none() || is_heard(node))
     }
 
     /// The ids that clients of this list report for this node, and that differ from the id of this
@@ -71,7 +98,7 @@ impl KnownNodes {
     /// new.
     pub(super) fn is_unclear(&self, number: usize, now: Tick) -> bool {
         let (other_ids, are_certain) = self.other_ids(number, now);
-        !other_ids.is_empty() && !are_certain && !self.nodes[number].twins
+        !other_ids.is_empty() && !are_certain && self.nodes[number].twins.is_none()
     }
 
     /// Whether a record that is made on a node now may be one of first use: no client is known to
@@ -92,15 +119,4 @@ impl KnownNodes {
         let fresh = self.fresh();
         self.nodes.iter().filter_map(move |node| Some((node, node.fresh(fresh, now)?.record.as_ref()?)))
     }
-}
-
-/// A message for people: clients of this list reach two servers by this node's name.
-fn twins<'a>(node: &'a Node, mut ids: BTreeSet<&'a str>) -> Arc<str> {
-    ids.extend(node.record().map(|record| &*record.id));
-    let (name, ids) = (&node.name, ids.into_iter().collect::<Vec<_>>().join(", "));
-    let why = format!(
-        "clients meet two servers behind the name {name} (records {ids}): stop one of them, or correct the address, \
-         so that the name leads all clients to one server"
-    );
-    why.into()
 }

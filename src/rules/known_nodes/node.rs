@@ -31,6 +31,14 @@ impl Other {
     }
 }
 
+/// The finding that a node's name leads clients to two servers.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Twins {
+    /// When clients last reported another id.
+    pub(super) seen: Tick,
+    pub(super) why: Arc<str>,
+}
+
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Node {
     pub(super) name: Arc<str>,
@@ -39,8 +47,8 @@ pub(super) struct Node {
     /// id is not replaced by the id of a record with a `word`: see `heard`.
     pub(super) id: Option<Arc<str>>,
     other: Option<Other>,
-    /// Whether the last plan has found that the node's name leads clients to two servers.
-    pub(super) twins: bool,
+    /// Is set if the node's name leads clients to two servers, by the last plan.
+    pub(super) twins: Option<Twins>,
     /// When the first hello that is still unanswered was sent.
     owes: Option<Tick>,
     /// When the last hello was sent. `None` after its answer, or if it was not carried out.
@@ -60,7 +68,7 @@ impl Node {
         let known = Some(Known { connecting: true, ..Known::default() });
         let last = (Intent::Look, Tick::default());
         let next = Tick::default();
-        Self { name, known, id: None, other: None, twins: false, owes: None, sent: None, next, last, failures: 0 }
+        Self { name, known, id: None, other: None, twins: None, owes: None, sent: None, next, last, failures: 0 }
     }
 
     pub(super) fn heard(&mut self, list: &List, known: Option<Known>, now: Tick) {
@@ -219,7 +227,7 @@ impl Node {
     }
 
     /// The moments at which the plan may change without an answer of this node.
-    pub(super) fn changes(&self, list: &List, urgent: bool, fresh: Duration, patience: Duration) -> [Option<Tick>; 9] {
+    pub(super) fn changes(&self, list: &List, urgent: bool, fresh: Duration, patience: Duration) -> [Option<Tick>; 10] {
         let known = self.answer();
         let asks = |at: Tick| known.filter(|_| self.sent.is_none()).map(|_| at);
         let unsynced = known.filter(|known| known.record.as_ref().is_some_and(|record| !record.synced));
@@ -231,6 +239,7 @@ impl Node {
             self.other.as_ref().map(|other| other.until),
             self.outlasts(list),
             known.map(|known| known.at + fresh),
+            self.twins.as_ref().map(|twins| twins.seen + list.spare()),
             unsynced.map(|known| known.settles_at),
             unsynced.map(|known| known.free_at + LATE),
         ]

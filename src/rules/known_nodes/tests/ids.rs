@@ -81,21 +81,40 @@ fn id_that_was_just_reported_takes_the_vote_and_is_checked_at_once() {
     bench.passes(5_000);
     records.into_iter().enumerate().for_each(|(node, record)| bench.hears(node, Some(record)));
     assert!(matches!(bench.plan().standings[0], MembershipState::Twins { .. }), "a known fault is not unclear again");
+    bench.passes(15_000);
     bench.all_hear(0..3);
     assert_eq!(bench.counts(), [0, 1, 2], "nobody reports the other id any more");
 }
 
-#[test]
-fn two_ids_that_were_shown_long_ago_are_no_twins_any_more() {
+/// A client for which the name a has two servers.
+fn with_twins() -> Bench {
     let mut bench = Bench::up(3);
     bench.passes(5);
     let record = shows(bench.record(1), &[("a", "a2")]);
     bench.hears(1, Some(record));
-    bench.passes(9_999);
-    bench.all_hear([0]);
-    assert_eq!(bench.counts(), [1]);
+    assert_eq!(bench.counts(), [1, 2]);
+    bench
+}
+
+#[test]
+fn twins_are_over_when_no_other_id_was_reported_for_15_s() {
+    let mut bench = with_twins();
+    bench.passes(14_999);
+    bench.all_hear(0..3);
+    assert_eq!(bench.counts(), [1, 2]);
     bench.passes(1);
-    assert_eq!(bench.counts(), [0], "b has not answered for 10 s");
+    assert_eq!(bench.counts(), [0, 1, 2]);
+}
+
+/// Other clients may have dropped the reports while this client was suspended.
+#[test]
+fn twins_stay_after_a_suspension_until_all_nodes_have_answered() {
+    let mut bench = with_twins();
+    bench.passes(60_000);
+    bench.all_hear([0, 1]);
+    assert_eq!(bench.counts(), [1]);
+    bench.all_hear([2]);
+    assert_eq!(bench.counts(), [0, 1, 2]);
 }
 
 #[test]
