@@ -235,7 +235,9 @@ fn deployments(shape: Shape, lists: [Vec<usize>; 2], plan: &Plan, dice: &mut Dic
         all.push(one.clone());
         if dice.chance(0.3) {
             let list = shuffled(&one.list, dice);
-            let ttl = whole(dice.log(400 * MS, plan.ttl));
+            // A round waits for a sixth of the ttl, and must be longer than a round trip.
+            let least = (20 * plan.farthest()).max(400 * MS).min(plan.ttl);
+            let ttl = whole(dice.log(least, plan.ttl));
             all.push(Deployment { list, ttl, ..one });
         }
     }
