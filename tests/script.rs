@@ -45,7 +45,7 @@ struct Sketch {
     ballot: u64,
     count: u32,
     next: u64,
-    /// The ticket, and when the waiter asks again.
+    /// The arrival, and when the waiter asks again.
     waits: Option<(u64, Duration)>,
     /// How long a hand-over lasts; for a note, its age.
     lasts: Duration,
@@ -81,7 +81,7 @@ fn sketch() -> impl Strategy<Value = Sketch> {
         1 => Just((1 << 53) - 1),
     ];
     let names = proptest::sample::subsequence(vec![0, 1, 2], 1..=3).prop_shuffle();
-    // There are few tickets, so that some are equal. A waiter asks again soon, or after the case
+    // There are few arrivals, so that some are equal. A waiter asks again soon, or after the case
     // has ended.
     let again = || prop_oneof![8 => Just(Duration::from_secs(600)), 1 => Just(SHORT / 4)];
     let waits = prop_oneof![2 => Just(None), 3 => (1u64..4, again()).prop_map(Some)];
@@ -156,7 +156,7 @@ fn contention(ballot: u64, above: u64, waiters: &[u8]) -> Vec<Sketch> {
         lasts: minutes,
         looks: false,
     };
-    let waits = |(ticket, &owner)| Sketch { owner, waits: Some((ticket, minutes)), ..holds.clone() };
+    let waits = |(arrival, &owner)| Sketch { owner, waits: Some((arrival, minutes)), ..holds.clone() };
     let release = Sketch { verb: Verb::Release, next: ballot + above, ..holds.clone() };
     [holds.clone()].into_iter().chain((1..).zip(waiters).map(waits)).chain([release]).collect()
 }
@@ -175,7 +175,7 @@ fn operation(sketch: Sketch, names: &[Name; 3]) -> Operation {
         ttl: if sketch.owner < 4 { sketch.ttl } else { readers_ttl(&sketch) },
         ballot: sketch.ballot,
         count: sketch.count,
-        waiter: sketch.waits.map(|(ticket, again)| Waiter { ticket, lasts: handed_for(&sketch), again }),
+        waiter: sketch.waits.map(|(arrival, again)| Waiter { arrival, lasts: handed_for(&sketch), again }),
         next: sketch.next,
         // For a reader's claim, the token of the writer that the reader may follow. For other
         // verbs, the token.

@@ -2,7 +2,7 @@
 -- KEYS    P..node; for each name P{name}, :readers, :waiting, :queue; a gate's keys come last
 -- ARGV    names (a gate counts as one), list (of the client; '': not checked), owner, mode ('lock',
 --         'reader', or 'permit': also checks the gate), kind, ttl, ballot, follows (token of the
---         writer that becomes this reader; else 0), ticket, H, again (ms to the next ask; 0: this
+--         writer that becomes this reader; else 0), arrival, H, again (ms to the next ask; 0: this
 --         claim does not wait), next
 -- Returns nothing if all names are granted, or the first refusal: nolist; other, TEXT, MS LEFT;
 --         stale, BAR; lost, ''; misused, NUMBER (of the name, from 1); held, HOLDER, MS LEFT, BAR
@@ -52,16 +52,16 @@ local function refusal(seen, i, follows)
   if ballot <= it.bar then return stale(seen, it.bar) end
   if downgrades or not it.queue or next_ballot <= ballot then return end
   local other = more().head(it, true)
-  if not other or again > 0 and other.ticket > ticket then return end
+  if not other or again > 0 and other.arrival > arrival then return end
   more().hand_over(it, next_ballot)
   return held(it)
 end
 
 return each(12, 4, function(at, key)
   local of, mode, follows
-  first, names, of, owner, mode, kind, ttl, ballot, follows, ticket, lasts, again = key, unpack(ARGV, at, at + 10)
+  first, names, of, owner, mode, kind, ttl, ballot, follows, arrival, lasts, again = key, unpack(ARGV, at, at + 10)
   names, ttl, ballot, next_ballot = names - (mode == 'permit' and 1 or 0), ttl + 0, ballot + 0, ARGV[at + 11] + 0
-  ticket, lasts, again, is_reader = ticket + 0, lasts + 0, again + 0, mode == 'reader'
+  arrival, lasts, again, is_reader = arrival + 0, lasts + 0, again + 0, mode == 'reader'
   if of ~= '' and of ~= list then
     if not list then return {'nolist'} end
     local says, longest = unpack(call('HMGET', KEYS[1], 'says', 'lasts'))

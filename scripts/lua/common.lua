@@ -1,6 +1,6 @@
 -- The first part of each script. One call carries out several operations of one verb, even if some
 -- fail. docs/protocol.md explains the operations, docs/keys.md the stored fields. Times are in ms,
--- ballots and tickets in us.
+-- ballots and arrivals in us.
 -- KEYS    P..node (P is the prefix of all keys); then the keys of each operation
 -- ARGV    for each operation, the arguments in its script's head; the first is the number of names
 -- Returns 'SECONDS MICROSECONDS OPERATIONS ID': TIME, the number of operations, and the record's id

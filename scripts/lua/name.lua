@@ -6,7 +6,7 @@ local REMEMBERED = 90000000
 local READERS, WAITING, QUEUE, NOTE = 1, 2, 3, 4
 -- The present operation's arguments, as its script's head lists them. `first`: the index of its
 -- first key in KEYS. `lasts`: H. `next_ballot`: `next`.
-local first, names, owner, is_reader, kind, ttl, ballot, ticket, lasts, again, next_ballot
+local first, names, owner, is_reader, kind, ttl, ballot, arrival, lasts, again, next_ballot
 
 -- Each call of a script makes its functions anew. So more() makes the functions of readers.lua,
 -- waiters.lua and queue.lua, which few calls need, on demand: see script.rs.

@@ -57,7 +57,7 @@ local function join(it)
   local expires = digits(max(2 * again + 1, call('PTTL', queue)))
   call('HSET', said, owner, format('%d %d %d %s', lasts, again, now, kind))
   call('PEXPIRE', said, expires)
-  call('ZADD', queue, ticket, owner)
+  call('ZADD', queue, arrival, owner)
   call('PEXPIRE', queue, expires)
   if not it.queue then call('HSET', it.lock, 'queue', '1') end
   return call('ZRANK', queue, owner) + 1

@@ -1,7 +1,7 @@
 -- Releases or withdraws names: see docs/protocol.md.
 -- KEYS    P..node; for each name P{name}, :readers, :waiting, :queue, :note
 -- ARGV    names, owner, mode ('lock' or 'reader'), verb ('release' or 'withdraw'), token (0 for a
---         withdrawal), ballot, next, place ('TICKET H AGAIN KIND' of the place that the owner takes
+--         withdrawal), ballot, next, place ('ARRIVAL H AGAIN KIND' of the place that the owner takes
 --         again if a withdrawal ends its hold; '': none)
 -- Returns nothing if the operation has one name and ended the owner's hold on it; else released,
 --         and the number of names on which it ended the owner's hold
@@ -54,7 +54,7 @@ return each(8, 5, function(at, key)
   end
   for _, it in ipairs(seen) do
     if it.mine and place ~= '' then
-      ticket, lasts, again, kind = match(place, '^(%d+) (%d+) (%d+) (%d+)$')
+      arrival, lasts, again, kind = match(place, '^(%d+) (%d+) (%d+) (%d+)$')
       more().join(it)
     end
     local left = has_ended and it.queue and more().leave(it)

@@ -1,10 +1,10 @@
--- The waiters of a name in the order of their tickets, with what each waiter sent in its last ask.
+-- The waiters of a name in the order of their arrivals, with what each waiter sent in its last ask.
 
 -- Reads a waiter from `key`. A waiter without a readable entry counts as dead. If the last ask is
 -- ahead of TIME, the clock was set back, and this ask counts as made now.
-local function waiter(key, who, ticket)
+local function waiter(key, who, arrival)
   local client, mark, number = match(who, '^(.*)/(s?)(%d+)$')
-  local it = {who = who, ticket = ticket + 0, reads = mark == 's', number = number}
+  local it = {who = who, arrival = arrival + 0, reads = mark == 's', number = number}
   it.channel = client and string.sub(KEYS[1], 1, -5) .. 'wake:' .. client
   local text = try('HGET', key, who)
   local lasts, again, asked, kind = match(type(text) == 'string' and text or '', '^(%d+) (%d+) (%d+) (%d+)$')

@@ -16,10 +16,10 @@ use crate::spans;
 use crate::words::listed;
 
 impl Inner {
-    /// A request for these names, without a note. The ticket is made when the acquisition begins.
+    /// A request for these names, without a note. The arrival is made when the acquisition begins.
     pub(super) fn claimant<'a>(&'a self, names: &'a Arc<[Name]>, rules: &'a Rules, who: ClaimKind<'a>) -> Claimant<'a> {
         let (voters, queue, shut) = (&self.leases.voters, &self.queue, &self.shut);
-        Claimant { voters, queue, names, told: names, who, rules, may_have_note: false, ticket: None, shut }
+        Claimant { voters, queue, names, told: names, who, rules, may_have_note: false, arrival: None, shut }
     }
 
     /// Acquires the names of `all`, and passes the grant to `hold`. `all` is an error if a name is
@@ -77,10 +77,10 @@ impl Inner {
         Err(self.closed())
     }
 
-    /// The ticket of an acquisition that began at `began`. Nodes order waiters by tickets.
-    pub(super) fn ticket(&self, began: Tick) -> u64 {
+    /// The arrival of an acquisition that began at `began`. Nodes order waiters by arrivals.
+    pub(super) fn arrival(&self, began: Tick) -> u64 {
         let ago = u64::try_from(self.host.now().since(began).as_micros()).unwrap_or(u64::MAX);
-        self.leases.voters.ticket().saturating_sub(ago)
+        self.leases.voters.arrival().saturating_sub(ago)
     }
 
     /// Acquires the names in one claim, or as a [`Set`] if the caller waits and there are several

@@ -34,8 +34,8 @@ pub(super) struct Taking<'a> {
     pub(super) rules: &'a Arc<Rules>,
     pub(super) many: usize,
     pub(super) began: Tick,
-    /// The acquisition's ticket in all queues. Not set before the acquisition waits.
-    pub(super) ticket: OnceLock<u64>,
+    /// The acquisition's arrival in all queues. Not set before the acquisition waits.
+    pub(super) arrival: OnceLock<u64>,
 }
 
 impl Taking<'_> {
@@ -299,8 +299,8 @@ impl Taking<'_> {
         who: ClaimKind<'_>,
         patience: Patience,
     ) -> Result<(Grant, Open)> {
-        let ticket = patience.end().map(|_| *self.ticket.get_or_init(|| self.inner.ticket(self.began)));
-        let all = Claimant { ticket, ..self.inner.claimant(names, rules, who) };
+        let arrival = patience.end().map(|_| *self.arrival.get_or_init(|| self.inner.arrival(self.began)));
+        let all = Claimant { arrival, ..self.inner.claimant(names, rules, who) };
         pin!(self.inner.try_until(all, patience)).await
     }
 }

@@ -216,8 +216,8 @@ impl QuorumSemaphore {
             )));
         }
         let Self { inner: Shared(inner), rules, .. } = self;
-        let (began, ticket) = (inner.host.now(), OnceLock::new());
-        Ok(Taking { inner, pool, rules, many: many as usize, began, ticket })
+        let (began, arrival) = (inner.host.now(), OnceLock::new());
+        Ok(Taking { inner, pool, rules, many: many as usize, began, arrival })
     }
 
     fn pool(&self) -> Result<&Arc<Pool>> {

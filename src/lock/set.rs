@@ -8,7 +8,7 @@
 //!
 //! When the set holds all names, one renewal with the highest of their tokens gives the set one
 //! token. If a name is lost before this renewal succeeds, all names are released, and the set
-//! begins anew. The set keeps its ticket, and so its turn in the queues, but each of its claims
+//! begins anew. The set keeps its arrival, and so its turn in the queues, but each of its claims
 //! gets a new owner id.
 
 use std::pin::pin;
@@ -39,9 +39,9 @@ impl Set<'_> {
             Err(error) if may_pass(&error) && !is_over() && !self.all.rules.spent(1) => {}
             won => return won,
         }
-        let ticket = self.all.ticket.unwrap_or_else(|| self.inner.ticket(began));
+        let arrival = self.all.arrival.unwrap_or_else(|| self.inner.arrival(began));
         loop {
-            match self.gathered(end, ticket).await {
+            match self.gathered(end, arrival).await {
                 // After a shutdown, each attempt is lost at once. Without this arm, the loop would
                 // spin.
                 Err(error) if error.is_lost() && self.inner.shut.is_cancelled() => return Err(self.inner.closed()),
@@ -53,7 +53,7 @@ impl Set<'_> {
         }
     }
 
-    async fn gathered(&self, end: Tick, ticket: u64) -> Result<(Grant, Open)> {
+    async fn gathered(&self, end: Tick, arrival: u64) -> Result<(Grant, Open)> {
         // Renew the names that the set holds while it waits for other names, even if the caller's
         // options turn renewals off.
         let rules = Rules { auto_renew: true, max_hold: None, ..self.all.rules.clone() };
@@ -68,7 +68,7 @@ impl Set<'_> {
             let won = tokio::select! {
                 biased;
                 () = parts.locks.ending().cancelled() => return Err(parts.locks.lost_error()),
-                won = self.next(next, end, ticket) => won?,
+                won = self.next(next, end, arrival) => won?,
             };
             match won {
                 Some((grant, open)) => {
@@ -84,10 +84,10 @@ impl Set<'_> {
 
     /// Acquires the next names. Waits for a single name. Claims several names together, without
     /// waiting: while a set waits for a name, it must not hold later names, or sets would deadlock.
-    async fn next(&self, names: &[Name], end: Tick, ticket: u64) -> Result<Option<(Grant, Open)>> {
+    async fn next(&self, names: &[Name], end: Tick, arrival: u64) -> Result<Option<(Grant, Open)>> {
         let names: Arc<[Name]> = names.into();
         if let [_] = *names {
-            return self.acquire(&names, Patience::Until(end), Some(ticket)).await.map(Some);
+            return self.acquire(&names, Patience::Until(end), Some(arrival)).await.map(Some);
         }
         match before(&self.inner.host, end, self.acquire(&names, Patience::First, None)).await {
             Some(Err(error)) if !may_pass(&error) => Err(error),
@@ -95,8 +95,8 @@ impl Set<'_> {
         }
     }
 
-    async fn acquire(&self, names: &Arc<[Name]>, patience: Patience, ticket: Option<u64>) -> Result<(Grant, Open)> {
-        Claimant { names, ticket, ..self.all }.acquire(patience).await
+    async fn acquire(&self, names: &Arc<[Name]>, patience: Patience, arrival: Option<u64>) -> Result<(Grant, Open)> {
+        Claimant { names, arrival, ..self.all }.acquire(patience).await
     }
 
     fn out_of_time(&self, reports: &[NodeReport]) -> Error {
@@ -131,8 +131,8 @@ mod tests {
         let _held = quorum.lock("b").acquire(SECOND).await.unwrap();
         let names = inner.names(["a", "b"]).unwrap();
         let (voters, queue, rules, shut) = (&inner.leases.voters, &inner.queue, &inner.rules, &inner.shut);
-        let (names, who, may_have_note, ticket) = (&names, ClaimKind::Next(Mode::Exclusive), false, None);
-        let all = Claimant { voters, queue, names, told: names, who, rules, may_have_note, ticket, shut };
+        let (names, who, may_have_note, arrival) = (&names, ClaimKind::Next(Mode::Exclusive), false, None);
+        let all = Claimant { voters, queue, names, told: names, who, rules, may_have_note, arrival, shut };
         let set = Set { inner, all };
         let mut waiting = pin!(set.until(inner.host.now() + 2 * SECOND));
         while quorum.lock("a").try_acquire().await.unwrap().is_some() {

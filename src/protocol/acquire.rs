@@ -83,8 +83,8 @@ pub(crate) struct Claimant<'a> {
     pub(crate) rules: &'a Rules,
     /// Whether the owner may store a note once it holds the names.
     pub(crate) may_have_note: bool,
-    /// The ticket for the nodes' queues. If `None`, the acquisition makes a ticket when it begins.
-    pub(crate) ticket: Option<u64>,
+    /// The arrival for the nodes' queues. If `None`, the acquisition makes an arrival when it begins.
+    pub(crate) arrival: Option<u64>,
     /// Cancelled when the quorum is shut down.
     pub(crate) shut: &'a CancellationToken,
 }
@@ -107,7 +107,7 @@ impl Claimant<'_> {
         if patience.end().is_none() {
             self.voters.greeted(whole, self.shut).await;
         }
-        let ticket = self.ticket.unwrap_or_else(|| self.voters.ticket());
+        let arrival = self.arrival.unwrap_or_else(|| self.voters.arrival());
         let places = self.turns(patience, whole).await?;
         let mut attempt = Attempt::new(self.voters, self.names, self.rules, self.who, self.may_have_note);
         // A shutdown waits for this attempt, unless the shutdown began first. So check for a
@@ -115,7 +115,7 @@ impl Claimant<'_> {
         if self.shut.is_cancelled() {
             return Err(Error::closed());
         }
-        let won = self.granted(&mut attempt, &places, ticket, (patience, again)).await?;
+        let won = self.granted(&mut attempt, &places, arrival, (patience, again)).await?;
         Ok(attempt.won(won, places))
     }
 
@@ -123,7 +123,7 @@ impl Claimant<'_> {
         &self,
         attempt: &mut Attempt<'_>,
         places: &QueueEntries,
-        ticket: u64,
+        arrival: u64,
         (patience, mut again): (Patience, Option<Tick>),
     ) -> Result<Won> {
         let (mut rounds, mut failures) = (0u32, 0u32);
@@ -131,7 +131,7 @@ impl Claimant<'_> {
         let mut waiting = places.held().map(|_| self.voters.meters.waits());
         loop {
             let limit = self.limit(rounds, again.or(patience.end()));
-            let mut defeat = match self.round(attempt, ticket, limit, patience).await? {
+            let mut defeat = match self.round(attempt, arrival, limit, patience).await? {
                 RoundEnd::Won(won) => return Ok(won),
                 RoundEnd::Defeated(defeat) => defeat,
             };
@@ -257,11 +257,11 @@ impl Claimant<'_> {
     /// How a claim treats waiters. If `fair` is false, the claim overtakes all waiters. Otherwise
     /// it waits in the nodes' queues if three things hold: it has one name, the caller has time
     /// left, and a quorum of nodes can send pushes.
-    fn policy(&self, ticket: u64, patience: Patience) -> QueuePolicy {
+    fn policy(&self, arrival: u64, patience: Patience) -> QueuePolicy {
         let waits = || self.names.len() == 1 && !self.is_over(patience) && self.voters.hinted();
         match self.rules.fair {
             false => QueuePolicy::Barge,
-            true if waits() => QueuePolicy::Wait(ticket),
+            true if waits() => QueuePolicy::Wait(arrival),
             true => QueuePolicy::Once,
         }
     }
@@ -339,10 +339,16 @@ impl Claimant<'_> {
 
     /// One round: a claim, and more claims with higher ballots (lifts) while only a higher ballot
     /// can win. Grants and pushes are votes.
-    async fn round(&self, attempt: &mut Attempt<'_>, ticket: u64, limit: Tick, patience: Patience) -> Result<RoundEnd> {
+    async fn round(
+        &self,
+        attempt: &mut Attempt<'_>,
+        arrival: u64,
+        limit: Tick,
+        patience: Patience,
+    ) -> Result<RoundEnd> {
         loop {
             let span = Spanned::round();
-            let round = attempt.ask(self.policy(ticket, patience), &span)?;
+            let round = attempt.ask(self.policy(arrival, patience), &span)?;
             let decision = self.decision(attempt, &round, limit).await;
             let verdict = round.look(ClaimTally::verdict);
             let took = self.note_round_trip(attempt, &round);

@@ -33,7 +33,7 @@ const YIELDS: u32 = 4;
 pub(super) enum QueuePolicy {
     /// Overtakes no waiter, and joins no queue.
     Once,
-    /// Waits in the nodes' queues, with this ticket.
+    /// Waits in the nodes' queues, with this arrival.
     Wait(u64),
     /// Overtakes all waiters.
     Barge,
@@ -247,12 +247,12 @@ impl<'a> Attempt<'a> {
     /// The claim's data about the waiter; `None` if the owner does not wait. `again` is at least a
     /// round timeout, because the owner does not ask again during a round.
     fn waiter(&mut self, policy: QueuePolicy) -> Option<Waiter> {
-        let QueuePolicy::Wait(ticket) = policy else { return None };
+        let QueuePolicy::Wait(arrival) = policy else { return None };
         let Rules { validity, drift, .. } = *self.rules;
         let lasts = || handover::lasts(validity.ttl(), drift, self.voters.round_trip());
         let lasts = *self.lasts.get_or_insert_with(lasts);
         let again = self.interval(lasts).max(self.rules.round_timeout);
-        Some(Waiter { ticket, lasts: lasts.ttl(), again })
+        Some(Waiter { arrival, lasts: lasts.ttl(), again })
     }
 
     /// The time between two asks that renew the owner's places, by the owner's best rank in the

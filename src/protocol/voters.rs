@@ -241,11 +241,11 @@ impl Voters {
         Ballots::is_far(fence, self.host.wall())
     }
 
-    /// The ticket of an acquisition that begins now, in microseconds. It is the median of the wall
+    /// The arrival of an acquisition that begins now, in microseconds. It is the median of the wall
     /// clock and the clocks of all nodes that have replied. So a client with a wrong clock does not
     /// get a place before or behind all other clients. If there are two middle values, the later
     /// one is used, so that the client comes after others rather than before them.
-    pub(crate) fn ticket(&self) -> u64 {
+    pub(crate) fn arrival(&self) -> u64 {
         let now = self.host.now().since_origin().as_micros().cast_signed();
         let mine = i128::from(micros(self.host.wall()));
         let mut clocks = Vec::with_capacity(self.nodes.len() + 1);

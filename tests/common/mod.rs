@@ -33,7 +33,7 @@ use server::Server;
 pub const PATIENCE: Duration = Duration::from_secs(180);
 
 /// Waits so long that later callers queue behind all callers that began before this wait. Nodes
-/// order waiters by tickets, which clients make from the clocks of nodes. A client's estimate of a
+/// order waiters by arrivals, which clients make from the clocks of nodes. A client's estimate of a
 /// node's clock may be wrong by half a round trip.
 pub async fn later() {
     tokio::time::sleep(Duration::from_secs(2)).await;

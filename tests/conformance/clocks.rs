@@ -158,7 +158,7 @@ mod memory {
         }
     }
 
-    /// A ticket is the median of the clocks of the client and the nodes, so one wrong clock does
+    /// An arrival is the median of the clocks of the client and the nodes, so one wrong clock does
     /// not matter.
     #[tokio::test(start_paused = true)]
     async fn clients_whose_wall_clocks_are_an_hour_wrong_are_served_in_the_order_they_came() {

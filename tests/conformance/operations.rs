@@ -376,9 +376,9 @@ async fn a_late_withdrawal_of_an_earlier_ask_undoes_no_later_one(node: Bench) {
     assert_eq!(node.renew("me", 8).await, Outcome::Healed, "its owner goes on");
 }
 
-/// A claim that waits with this ticket. A hand-over to its owner lasts for `lasts`.
-fn waits(owner: &str, ticket: u64, lasts: Duration) -> Asked {
-    let waiter = Some(Waiter { ticket, lasts, again: TTL });
+/// A claim that waits with this arrival. A hand-over to its owner lasts for `lasts`.
+fn waits(owner: &str, arrival: u64, lasts: Duration) -> Asked {
+    let waiter = Some(Waiter { arrival, lasts, again: TTL });
     Asked { waiter, ..operation(Verb::Claim, owner, 1) }
 }
 
@@ -440,13 +440,13 @@ impl Bench {
 
 async fn claim_of_a_free_name_hands_it_to_the_first_waiter(node: Bench) {
     node.joins_after_expiry().await;
-    for (owner, ballot, next, ticket) in [("c/9", 8, 9, None), ("c/8", 18, 19, Some(8))] {
-        let waiter = ticket.map(|ticket| Waiter { ticket, lasts: TTL, again: TTL });
+    for (owner, ballot, next, arrival) in [("c/9", 8, 9, None), ("c/8", 18, 19, Some(8))] {
+        let waiter = arrival.map(|arrival| Waiter { arrival, lasts: TTL, again: TTL });
         let claim = Asked { ballot, next, waiter, ..operation(Verb::Claim, owner, 1) };
         let refused = node.ask(&claim).await;
         assert!(matches!(&refused, Outcome::Held { holder, .. } if holder == "c/1"), "{refused:?}");
         let told = node.look("a").await;
-        assert_eq!((told.ballot, told.waiting), (next, u32::from(ticket.is_some())));
+        assert_eq!((told.ballot, told.waiting), (next, u32::from(arrival.is_some())));
         node.ask(&hands_over("c/1", next, 0)).await;
         node.ask(&Asked { owner: "c/8".into(), ..hands_over("c/8", next, 0) }).await;
         let brief = Asked { ttl: Duration::from_millis(100), ..operation(Verb::Claim, "brief", next + 1) };
@@ -488,7 +488,7 @@ async fn a_ballot_up_to_what_the_node_was_synced_to_hands_nothing_over(node: Ben
 async fn waiter_that_has_not_asked_again_is_handed_nothing(node: Bench) {
     let brief = Duration::from_millis(100);
     node.claim("me", 5).await;
-    let silent = Some(Waiter { ticket: 6, lasts: TTL, again: brief });
+    let silent = Some(Waiter { arrival: 6, lasts: TTL, again: brief });
     node.joins(&Asked { waiter: silent, ..waits("c/0", 6, TTL) }).await;
     node.joins(&waits("c/1", 7, TTL)).await;
     node.pass(brief * 2 + Duration::from_millis(5)).await;
@@ -510,10 +510,10 @@ async fn withdrawal_leaves_the_place(node: Bench) {
 /// c/1 withdraws, and takes its place again. The hand-over does not go to c/1 itself: if c/1 is
 /// first, the name stays free for c/1. Otherwise the first waiter gets the name.
 async fn withdrawal_takes_its_owners_place_again(node: Bench) {
-    for (ballot, ticket, holder, waiting) in [(5, 8, Some("c/2"), 1), (25, 1, None, 2)] {
+    for (ballot, arrival, holder, waiting) in [(5, 8, Some("c/2"), 1), (25, 1, None, 2)] {
         assert_eq!(node.claim("c/1", ballot).await, granted(ballot));
         node.joins(&waits("c/2", 7, TTL)).await;
-        let withdrawal = Asked { verb: Verb::Withdraw, ballot, next: ballot + 10, ..waits("c/1", ticket, TTL) };
+        let withdrawal = Asked { verb: Verb::Withdraw, ballot, next: ballot + 10, ..waits("c/1", arrival, TTL) };
         assert_eq!(node.ask(&withdrawal).await, Outcome::Released { held: 1 });
         let told = node.look("a").await;
         assert_eq!((told.holder.as_deref(), told.waiting), (holder, waiting));
@@ -537,8 +537,8 @@ async fn waiters_that_nobody_hears_for_are_skipped_in_one_call(node: Bench) {
 
 async fn readers_at_the_head_are_handed_the_name_together(node: Bench) {
     node.claim("me", 5).await;
-    for (ticket, owner) in [(1, "c/s1"), (2, "c/s2"), (3, "c/3"), (4, "c/s4")] {
-        node.joins(&waits(owner, ticket, TTL)).await;
+    for (arrival, owner) in [(1, "c/s1"), (2, "c/s2"), (3, "c/3"), (4, "c/s4")] {
+        node.joins(&waits(owner, arrival, TTL)).await;
     }
     node.ask(&hands_over("me", 5, 8)).await;
     assert_eq!((node.look("a").await.count, node.look("a").await.waiting), (2, 2));
@@ -575,8 +575,8 @@ async fn claim_of_permits_looks_at_the_gate(node: Bench) {
     assert_eq!(node.look("a").await, Inspection::free(0), "a look writes nothing");
     assert_eq!(node.ask(&gate(operation(Verb::Claim, "c/2", 6))).await, granted(6));
     assert_eq!(at_gate(7).await, ("c/2".to_owned(), true));
-    for (owner, ticket) in [("deaf/3", 8), ("c/4", 9)] {
-        node.joins(&gate(waits(owner, ticket, TTL))).await;
+    for (owner, arrival) in [("deaf/3", 8), ("c/4", 9)] {
+        node.joins(&gate(waits(owner, arrival, TTL))).await;
     }
     // A release without a hand-over leaves the gate free.
     node.ask(&hands_over("c/2", 6, 0)).await;

@@ -65,7 +65,7 @@ impl Bench {
     /// Claims for another owner, which waits.
     fn wait(&self, number: usize) {
         let minute = Duration::from_secs(60);
-        let waiter = Waiter { ticket: 1, lasts: minute, again: minute };
+        let waiter = Waiter { arrival: 1, lasts: minute, again: minute };
         let claim = Claim { waiter: Some(waiter), ..claim("one/1", 8) };
         self.submit(number, claim.into());
     }

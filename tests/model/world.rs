@@ -444,7 +444,7 @@ impl Said {
 
 fn operation(scope: &Scope, message: Message) -> Operation {
     let waits = scope.hands && matches!(message.verb, Verb::Claim | Verb::Withdraw);
-    let waiter = Waiter { ticket: 1, lasts: lasts().ttl(), again: TICK * 100 };
+    let waiter = Waiter { arrival: 1, lasts: lasts().ttl(), again: TICK * 100 };
     let next = if message.verb == Verb::Claim { message.ballot + 1 } else { message.next };
     let asked = Asked {
         waiter: waits.then_some(waiter),

@@ -138,7 +138,7 @@ async fn who_gives_a_minority_back_does_not_wait_for_hints_that_cannot_come() {
     stage.round(Verb::Claim, |node, _| if node == 2 { SILENCE } else { queued(1) }).await;
     let withdrawal = stage.only(&[2], Verb::Withdraw, |_, _| released()).await;
     assert_eq!((&withdrawal.owner, withdrawal.ballot), (&claim.owner, claim.ballot + 7));
-    assert_eq!(withdrawal.waiter.map(|place| place.ticket), claim.waiter.map(|place| place.ticket));
+    assert_eq!(withdrawal.waiter.map(|place| place.arrival), claim.waiter.map(|place| place.arrival));
     let took = stage.asked_after().await;
     assert!(took <= 50 * MS, "it is not known whether it has a place there: {took:?}");
     let again = stage.round(Verb::Claim, |_, _| queued(1)).await;

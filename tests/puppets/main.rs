@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::disallowed_methods, reason = "these are tests")]
 
 mod answers;
+mod arrivals;
 #[path = "../common/asked.rs"]
 mod asked;
 #[path = "../common/beside.rs"]
@@ -25,5 +26,4 @@ mod sessions;
 mod spans;
 mod stage;
 mod telling;
-mod tickets;
 mod waiters;

@@ -260,7 +260,7 @@ async fn what_is_refused_for_want_of_memory_in_a_call_of_many_changes_no_reply_b
 fn waits(number: u32, ballot: u64) -> Asked {
     Asked {
         owner: format!("c/1/x/{number}").into(),
-        waiter: Some(Waiter { ticket: ballot, lasts: 60 * SECOND, again: 60 * SECOND }),
+        waiter: Some(Waiter { arrival: ballot, lasts: 60 * SECOND, again: 60 * SECOND }),
         ..operation(Verb::Claim, "wanted", ballot)
     }
 }

@@ -241,9 +241,9 @@ impl<'a> Reader<'a> {
                 let (token, ballot, next, place) = (self.number(), self.number(), self.number(), self.word());
                 let asked = Asked { token, ballot, next, names: self.names(many, 5), ..self.asked(verb, owner) };
                 let numbers: Vec<u64> = place.split_whitespace().map(|one| one.parse().expect("a number")).collect();
-                let [ticket, lasts, again, kind] = numbers[..] else { return asked };
+                let [arrival, lasts, again, kind] = numbers[..] else { return asked };
                 let [lasts, again] = [lasts, again].map(Duration::from_millis);
-                Asked { waiter: Some(Waiter { ticket, lasts, again }), kind: Kind::of(kind), ..asked }
+                Asked { waiter: Some(Waiter { arrival, lasts, again }), kind: Kind::of(kind), ..asked }
             }
             "revoke" => {
                 let (ballot, names) = (self.number(), self.names(many, 2));
@@ -307,8 +307,8 @@ impl<'a> Reader<'a> {
     }
 
     fn waiter(&mut self) -> Option<Waiter> {
-        let (ticket, lasts, again) = (self.number(), self.millis(), self.millis());
-        (!again.is_zero()).then_some(Waiter { ticket, lasts, again })
+        let (arrival, lasts, again) = (self.number(), self.millis(), self.millis());
+        (!again.is_zero()).then_some(Waiter { arrival, lasts, again })
     }
 }
 

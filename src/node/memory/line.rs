@@ -8,7 +8,7 @@ use super::millis;
 use crate::node::hint::Hint;
 use crate::node::operation::{Kind, Waiter};
 
-/// The waiting owners, by ticket and then by id. A real node keeps the owners in a sorted set, and
+/// The waiting owners, by arrival and then by id. A real node keeps the owners in a sorted set, and
 /// the data of each waiter's last ask in a hash. Each of these two keys expires as a whole.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Line {
@@ -22,7 +22,7 @@ pub(super) struct Line {
 pub(super) struct Waiting {
     /// The kind of the hold that the waiter wants.
     pub(super) kind: Kind,
-    pub(super) ticket: u64,
+    pub(super) arrival: u64,
     /// How long a hand-over to this waiter lasts.
     pub(super) lasts: Duration,
     /// The longest time from one ask to the next, as the waiter announced it.
@@ -51,15 +51,15 @@ impl Waiting {
 impl Line {
     /// Gives the owner a place, or renews the owner's place.
     pub(super) fn join(&mut self, owner: &Arc<str>, kind: Kind, waiter: &Waiter, now: Duration) {
-        let Waiter { ticket, lasts, again } = *waiter;
+        let Waiter { arrival, lasts, again } = *waiter;
         let (lasts, again) = (millis(lasts), millis(again).max(Duration::from_millis(1)));
-        let known = self.waiting.insert(owner.clone(), Waiting { kind, ticket, lasts, again, asked: now });
+        let known = self.waiting.insert(owner.clone(), Waiting { kind, arrival, lasts, again, asked: now });
         if let Some(known) = known {
-            self.order.remove(&(known.ticket, owner.clone()));
+            self.order.remove(&(known.arrival, owner.clone()));
         }
         let until = now + again * 2 + Duration::from_millis(1);
         self.until = if self.order.is_empty() { until } else { self.until.max(until) };
-        self.order.insert((ticket, owner.clone()));
+        self.order.insert((arrival, owner.clone()));
     }
 
     pub(super) fn at(&self, place: usize) -> Option<Arc<str>> {
@@ -96,7 +96,7 @@ impl Line {
     /// Removes the owner. Returns whether the owner had a place.
     pub(super) fn leave(&mut self, owner: &str) -> bool {
         let Some((owner, waiting)) = self.waiting.remove_entry(owner) else { return false };
-        self.order.remove(&(waiting.ticket, owner));
+        self.order.remove(&(waiting.arrival, owner));
         // Redis deletes an empty sorted set, together with its expiry.
         if self.order.is_empty() {
             self.until = Duration::ZERO;
@@ -139,8 +139,8 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    fn waiter(ticket: u64, again: Duration) -> Waiter {
-        Waiter { ticket, lasts: 3 * SECOND, again }
+    fn waiter(arrival: u64, again: Duration) -> Waiter {
+        Waiter { arrival, lasts: 3 * SECOND, again }
     }
 
     #[test]
@@ -159,8 +159,8 @@ mod tests {
     #[test]
     fn waiter_that_asks_again_keeps_its_place_and_no_other() {
         let mut line = Line::default();
-        for (owner, ticket) in [("a", 3), ("b", 2), ("a", 1)] {
-            line.join(&owner.into(), Kind::Lock, &waiter(ticket, SECOND), SECOND);
+        for (owner, arrival) in [("a", 3), ("b", 2), ("a", 1)] {
+            line.join(&owner.into(), Kind::Lock, &waiter(arrival, SECOND), SECOND);
         }
         let order = [0, 1, 2].map(|place| line.at(place));
         assert_eq!(order, [Some("a".into()), Some("b".into()), None]);

@@ -134,9 +134,9 @@ mod tests {
         [Name::new("p:", name).unwrap()].into()
     }
 
-    /// A waiter with this ticket. It announces that its asks are at most ten seconds apart.
-    const fn waiter(ticket: u64) -> Option<Waiter> {
-        Some(Waiter { ticket, lasts: Duration::from_secs(3), again: Duration::from_secs(10) })
+    /// A waiter with this arrival. It announces that its asks are at most ten seconds apart.
+    const fn waiter(arrival: u64) -> Option<Waiter> {
+        Some(Waiter { arrival, lasts: Duration::from_secs(3), again: Duration::from_secs(10) })
     }
 
     /// A claim that may wait, with a ttl of two seconds.
@@ -170,7 +170,7 @@ mod tests {
     fn a_queue_outlives_the_fence_of_its_name() {
         let (mut store, name) = (Store::made("m"), Name::new("p:", "a").unwrap());
         store.apply(&waits("a", "one", 7), SECOND);
-        let waiter = Waiter { ticket: 8, lasts: SECOND, again: 500 * SECOND };
+        let waiter = Waiter { arrival: 8, lasts: SECOND, again: 500 * SECOND };
         store.apply(&Claim { waiter: Some(waiter), ..claim("a", "two", 8) }.into(), SECOND);
         // Add enough entries to make the store drop expired entries.
         for number in 0..2_000 {
@@ -296,18 +296,18 @@ mod tests {
         assert_eq!(handed(&mut store), None);
     }
 
-    /// If the waiter with the oldest ticket withdraws and takes its place again, the name stays
+    /// If the waiter with the earliest arrival withdraws and takes its place again, the name stays
     /// free for this waiter. If another waiter withdraws, the node hands the name to the waiter
-    /// with the oldest ticket.
+    /// with the earliest arrival.
     #[test]
     fn withdrawal_takes_its_owners_place_again() {
         let name = Name::new("p:", "a").unwrap();
-        for (owner, ticket, handed) in [("c/2", 5, None), ("c/3", 15, Some("c/5"))] {
+        for (owner, arrival, handed) in [("c/2", 5, None), ("c/3", 15, Some("c/5"))] {
             let mut store = Store::made("m");
             store.apply(&waits("a", owner, 7), SECOND);
             store.apply(&waits("a", "c/5", 10), SECOND);
             store.hints();
-            let place = waiter(ticket).map(|waiter| (crate::node::Kind::Lock, waiter));
+            let place = waiter(arrival).map(|waiter| (crate::node::Kind::Lock, waiter));
             let withdrawal = Release { next: 20, place, ..Release::of(&claim("a", owner, 7)) };
             store.apply(&Operation::Withdraw(withdrawal), SECOND);
             let granted = store.hints().into_iter().find_map(|hint| hint.granted);
@@ -477,8 +477,8 @@ mod tests {
         (1..4).for_each(|number| drop(store.apply(&waits("a", &format!("dead/{number}"), 8), SECOND)));
         store.apply(&waits("a", "c/5", 10), SECOND);
         store.apply(&waits("a", "c/6", 11), SECOND);
-        // The claim of this reader, which has the oldest ticket, searches for writers with older
-        // tickets. The search drops dead waiters.
+        // The claim of this reader, which has the earliest arrival, searches for writers with earlier
+        // arrivals. The search drops dead waiters.
         let reads = shared("a", "c/s2", 9, Some(1));
         assert!(granted(&store.apply_heard(&reads, SECOND, &|client| client != "dead")));
         assert_eq!(told(&mut store), [("c/5".to_owned(), 1_500), ("c/6".to_owned(), 1_500)]);
@@ -523,8 +523,8 @@ mod tests {
         assert!(store.is_free(2 * SECOND));
     }
 
-    fn shared(names: &str, owner: &str, ballot: u64, ticket: Option<u64>) -> Operation {
-        let waiter = ticket.and_then(waiter);
+    fn shared(names: &str, owner: &str, ballot: u64, arrival: Option<u64>) -> Operation {
+        let waiter = arrival.and_then(waiter);
         Claim { waiter, next: ballot + 100, ..Claim::sample(names, owner, ballot) }.into()
     }
 
@@ -533,7 +533,7 @@ mod tests {
     }
 
     #[test]
-    fn reader_passes_no_live_writer_with_an_older_ticket() {
+    fn reader_passes_no_live_writer_with_an_earlier_arrival() {
         let mut store = Store::made("m");
         assert!(granted(&store.apply(&shared("a", "c/s1", 7, None), SECOND)));
         store.apply(&shared("a", "d/1", 8, Some(5)), SECOND);
@@ -547,8 +547,8 @@ mod tests {
     fn readers_at_the_head_are_handed_the_name_together() {
         let mut store = Store::made("m");
         store.apply(&Claim::sample("a", "c/1", 7).into(), SECOND);
-        for (owner, ticket) in [("d/s1", 1), ("d/s2", 2), ("e/1", 3), ("d/s3", 4)] {
-            store.apply(&shared("a", owner, 8, Some(ticket)), SECOND);
+        for (owner, arrival) in [("d/s1", 1), ("d/s2", 2), ("e/1", 3), ("d/s3", 4)] {
+            store.apply(&shared("a", owner, 8, Some(arrival)), SECOND);
         }
         let release = |owner: &str, ballot, next| Release { next, ..Release::of(&Claim::sample("a", owner, ballot)) };
         let handed = |store: &mut Store, release: Release| {
@@ -566,8 +566,8 @@ mod tests {
     fn writer_that_becomes_a_reader_hands_the_name_to_the_readers_behind_it() {
         let mut store = Store::made("m");
         store.apply(&Claim::sample("a", "c/1", 7).into(), SECOND);
-        for (owner, ticket) in [("d/s1", 1), ("e/1", 3)] {
-            store.apply(&shared("a", owner, 8, Some(ticket)), SECOND);
+        for (owner, arrival) in [("d/s1", 1), ("e/1", 3)] {
+            store.apply(&shared("a", owner, 8, Some(arrival)), SECOND);
         }
         let reads = Claim { follows: 7, next: 20, ..Claim::sample("a", "c/s1", 9) };
         assert!(granted(&store.apply(&reads.into(), SECOND)));

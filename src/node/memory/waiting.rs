@@ -50,9 +50,9 @@ impl Work<'_> {
 
     /// Whether a live waiter comes before the claim. For a reader's claim, only writers count.
     fn has_others_before(&mut self, claim: &Claim, name: &Name) -> bool {
-        let mine = claim.place().map(|waiter| waiter.ticket);
+        let mine = claim.place().map(|waiter| waiter.arrival);
         let other = self.first(name, Some(claim));
-        other.is_some_and(|(_, waiting)| mine.is_none_or(|mine| waiting.ticket <= mine))
+        other.is_some_and(|(_, waiting)| mine.is_none_or(|mine| waiting.arrival <= mine))
     }
 
     /// The first live waiter; `None` if there is none. Drops the dead waiters before it. The search

@@ -161,7 +161,7 @@ mod tests {
 
     #[test]
     fn claim_of_several_names_asks_for_no_place() {
-        let waiter = Waiter { ticket: 1, lasts: Duration::from_secs(3), again: Duration::from_secs(1) };
+        let waiter = Waiter { arrival: 1, lasts: Duration::from_secs(3), again: Duration::from_secs(1) };
         let claim = Claim { waiter: Some(waiter), ..Claim::sample("a", "me", 7) };
         assert_eq!(claim.place(), Some(waiter));
         let names = [claim.names[0].clone(), claim.names[0].clone()].into();

@@ -6,7 +6,7 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Waiter {
     /// The order in the queue: when `acquire` began, in microseconds.
-    pub ticket: u64,
+    pub arrival: u64,
     /// How long a hand-over to this waiter lasts. This time is the same in all asks of one owner.
     pub lasts: Duration,
     /// The longest time from one ask to the next. A node drops a waiter whose last ask is more than

@@ -162,18 +162,18 @@ fn mode(owner: &str) -> &'static str {
     if Operation::is_shared(owner) { "reader" } else { "lock" }
 }
 
-/// The ticket, the time for a hand-over, and the time to the next ask; zeros if the claim does not
+/// The arrival, the time for a hand-over, and the time to the next ask; zeros if the claim does not
 /// wait.
 fn place(waiter: Option<Waiter>) -> [Argument<'static>; 3] {
-    let Some(Waiter { ticket, lasts, again }) = waiter else { return [const { Argument::Integer(0) }; 3] };
-    [integer(ticket), millis(lasts), integer(next_ask(again))]
+    let Some(Waiter { arrival, lasts, again }) = waiter else { return [const { Argument::Integer(0) }; 3] };
+    [integer(arrival), millis(lasts), integer(next_ask(again))]
 }
 
 /// The place in the queue that a withdrawal takes again. It is a single argument, because few
 /// withdrawals have a place.
 fn place_again((kind, waiter): (Kind, Waiter)) -> String {
-    let Waiter { ticket, lasts, again } = waiter;
-    format!("{ticket} {} {} {}", whole(lasts), next_ask(again), kind.code())
+    let Waiter { arrival, lasts, again } = waiter;
+    format!("{arrival} {} {} {}", whole(lasts), next_ask(again), kind.code())
 }
 
 /// The time to the next ask. A time below 1 ms is rounded up: zero would mean that the claim does
@@ -230,7 +230,7 @@ mod tests {
     fn each_verb_is_written_as_its_script_reads_it() {
         let (ttl, age) = (Duration::from_secs(30), Duration::from_millis(250));
         let (lasts, again) = (Duration::from_secs(3), Duration::from_micros(10_000_500));
-        let waiter = Some(Waiter { ticket: 99, lasts, again });
+        let waiter = Some(Waiter { arrival: 99, lasts, again });
         let owner: Arc<str> = "c/1/x/1".into();
         let (kind, ballot, follows) = (Kind::Once, 1_234_567, 0);
         let (names_of_a, list, gate, next) = (names(&["a"]), "f00d".into(), None, 1_234_568);
