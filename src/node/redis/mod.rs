@@ -379,6 +379,7 @@ impl Node for RedisNode {
             node: self.shared.label.clone(),
             state: state.node_state(self.shared.host.now()),
             name: self.shared.name.clone(),
+            unclear: state.is_unclear(),
             run: server.filter(|_| is_up).map(|server| server.run_id.clone()),
             round_trip: state.round_trip,
             version: server.map(|server| server.version.clone()),

@@ -9,7 +9,7 @@ use super::admission::Server;
 use super::{Job, Settings};
 use crate::node::operation::{Intent, Operation};
 use crate::node::reply::{Fault, FaultKind};
-use crate::node::status::{NodeState, UNLISTED};
+use crate::node::status::{NodeState, UNCLEAR, UNLISTED};
 use crate::rules::known_nodes::{Known, MembershipState};
 use crate::rules::list::Record;
 use crate::rules::{RestartGuard, Tick};
@@ -156,6 +156,7 @@ impl State {
             Operation::Claim(_) if !self.votes(now) => {
                 let state = self.node_state(now);
                 Err(match state {
+                    NodeState::Connecting if self.is_unclear() => Fault::new(FaultKind::Down, UNCLEAR),
                     NodeState::Connecting => Fault::new(FaultKind::Down, UNLISTED),
                     NodeState::Down { .. } => Fault::new(FaultKind::Down, state.to_string()),
                     state => Fault::new(FaultKind::Quarantined, state.to_string()),
@@ -239,6 +240,11 @@ impl State {
                 state => state,
             },
         }
+    }
+
+    /// Whether a report of another server behind the node's name is being checked.
+    pub(super) fn is_unclear(&self) -> bool {
+        matches!((&self.link, &self.standing), (Link::Up(_), MembershipState::Unclear))
     }
 
     /// The state of a connected node, judged only by doubts about its memory and its clock.
