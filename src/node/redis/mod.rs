@@ -362,6 +362,10 @@ impl Node for RedisNode {
         self.shared.state().votes(self.shared.host.now())
     }
 
+    fn refuses(&self) -> bool {
+        self.shared.state().refuses(self.shared.host.now())
+    }
+
     fn follow(&self, name: &Name, on: bool) {
         self.shared.followed.send_modify(|followed| {
             let _ = if on { followed.names.insert(name.clone()) } else { followed.names.remove(name) };
