@@ -84,7 +84,8 @@ pub trait Node: fmt::Debug + Send + Sync + 'static {
         self.status().state == NodeState::Up
     }
 
-    /// Whether the server refused the last hello, or lately a claim for which the user lacks a right.
+    /// Whether the server refused the last hello, or lately a claim for which the user lacks a
+    /// right.
     fn refuses(&self) -> bool {
         false
     }

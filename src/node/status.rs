@@ -17,8 +17,9 @@ pub enum NodeState {
     /// The node is connected, but its votes on claims do not count yet. It may have forgotten holds
     /// or ended holds early, or it forgot and is not synced yet.
     Quarantined {
-        /// How much longer the quarantine lasts at most. In [`Quorum::nodes`](crate::Quorum::nodes),
-        /// this includes 3 s for the sync of a node that forgot, if too few other nodes are synced.
+        /// How much longer the quarantine lasts at most. In
+        /// [`Quorum::nodes`](crate::Quorum::nodes), this includes 3 s for the sync of a node that
+        /// forgot, if too few other nodes are synced.
         left: Duration,
         /// The reason.
         doubt: Doubt,

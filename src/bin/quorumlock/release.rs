@@ -157,8 +157,8 @@ async fn at_once(quorum: &Quorum, name: &str) -> Result<Taken, Error> {
 
 /// The failure if the library cannot tell whether the name has another holder. If a quorum has
 /// nevertheless stored the revocation, the failure says what was done, and when to try again.
-/// With `--now`, the failure also says on which nodes the lock has ended. `before` is what the nodes
-/// reported before the revocation.
+/// With `--now`, the failure also says on which nodes the lock has ended. `before` is what the
+/// nodes reported before the revocation.
 async fn unsure(error: Error, args: &Release, settings: &Settings, quorum: &Quorum, before: &Inspected) -> Failure {
     let name = &args.name;
     let Ok(after) = quorum.inspect(name).await else { return error.into() };

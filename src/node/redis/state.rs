@@ -22,8 +22,8 @@ pub(super) struct State {
     pub(super) server: Option<Server>,
     /// Why the server did not carry out the last hello.
     pub(super) unreadable: Option<String>,
-    /// When the server last refused a claim because the user lacks a right; `None` if it has carried
-    /// out a claim since.
+    /// When the server last refused a claim because the user lacks a right; `None` if it has
+    /// carried out a claim since.
     pub(super) refused: Option<Tick>,
     /// Whether the present connection gets hints, and the client's user may publish hints.
     pub(super) hinting: bool,

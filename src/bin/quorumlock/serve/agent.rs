@@ -308,8 +308,8 @@ impl Agent {
     }
 }
 
-/// Logs the loss of a lock, unless one of the tokens in `ends` is cancelled first: the lock has left
-/// the table, or the agent has stopped.
+/// Logs the loss of a lock, unless one of the tokens in `ends` is cancelled first: the lock has
+/// left the table, or the agent has stopped.
 async fn log_loss(view: View, ends: [CancellationToken; 2], id: Uuid, names: Arc<[String]>, peer: Peer) {
     let [left, stopped] = ends;
     tokio::select! {

@@ -150,7 +150,7 @@ impl Seen {
                 "{title} is a semaphore, and permits of it are held; its gate's tokens so far are at most {fence}"
             ),
             (None, Some(false)) => {
-                // A node without memory, for example, knows that the name is free, but grants nothing.
+                // A node without memory knows that the name is free, but grants nothing.
                 let but = if verdict.can_acquire() { "" } else { ", but no lock can be acquired now" };
                 format!("{title} is free{few}{but}; its tokens so far are at most {fence}")
             }
