@@ -193,6 +193,34 @@ async fn every_series_exists_at_zero_from_connect() {
     assert_eq!(now.sum("quorumlock_build_info", &build), 1.0, "{}", now.text);
 }
 
+/// QuorumlockNoQuorum reads this gauge. Without the right, nobody can acquire a lock.
+#[tokio::test]
+async fn node_that_refuses_hellos_or_claims_is_not_up() {
+    let recorder = exporter().build_recorder();
+    let (told, _local) = (recorder.handle(), metrics::set_default_local_recorder(&recorder));
+    let servers = servers(1).await;
+    let server = &servers[0];
+    let rights = |rules: &[&str]| assert_eq!(server.command(&[&["ACL", "SETUSER", "locks"], rules].concat()), "OK");
+    rights(&["on", ">pw", "~*", "&*", "+@all"]);
+    let url = format!("redis://locks:pw@127.0.0.1:{}", server.port());
+    let quorum = common::builder().node(url).connect_all().await;
+    let becomes = async |up: f64, why: &str| {
+        eventually(why, async || Exposition::of(&told).sum("quorumlock_node_up", &[]) == up).await;
+    };
+    becomes(1.0, "it is up").await;
+    rights(&["-evalsha"]);
+    becomes(0.0, "it refuses hellos").await;
+    rights(&["+evalsha"]);
+    becomes(1.0, "it answers hellos again").await;
+    rights(&["resetkeys", "~quorumlock:node"]);
+    let lock = quorum.lock(name("wanted"));
+    assert!(answer(|| lock.try_acquire()).await.is_err());
+    becomes(0.0, "it refuses claims").await;
+    rights(&["~*"]);
+    assert!(answered(|| lock.try_acquire()).await.is_some());
+    becomes(1.0, "it carries out claims again").await;
+}
+
 /// All series exist from the start: no operation registers a series later.
 #[tokio::test]
 async fn a_process_has_at_most_300_series_at_five_nodes() {

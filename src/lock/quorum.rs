@@ -148,7 +148,7 @@ impl Quorum {
     /// The status of each node, in the order of configuration.
     #[must_use]
     pub fn nodes(&self) -> Vec<NodeStatus> {
-        self.0.leases.voters.nodes.iter().map(|node| node.status()).collect()
+        self.0.leases.voters.statuses()
     }
 
     /// Asks all nodes which owner holds `name`, and for the holder's [note](QuorumLock::describe).

@@ -37,16 +37,26 @@ pub(crate) struct Meters {
 pub(crate) struct ListMeters {
     other: Gauge,
     twins: Vec<Gauge>,
+    /// The gauges that the nodes also set when a connection begins or ends.
+    up: Vec<Gauge>,
 }
 
 impl ListMeters {
-    /// Records whether another list of this name is in force, and which nodes' names lead to two
-    /// servers.
-    pub(crate) fn tell(&self, other: bool, twins: NodeSet) {
-        let set = |gauge: &Gauge, on: bool| gauge.set(f64::from(u8::from(on)));
+    /// Records whether another list of this name is in force, which nodes' names lead to two
+    /// servers, and which nodes are usable.
+    pub(crate) fn tell(&self, other: bool, twins: NodeSet, up: NodeSet) {
         set(&self.other, other);
+        self.tell_twins(twins);
+        self.up.iter().enumerate().for_each(|(node, gauge)| set(gauge, up.contains(node)));
+    }
+
+    fn tell_twins(&self, twins: NodeSet) {
         self.twins.iter().enumerate().for_each(|(node, gauge)| set(gauge, twins.contains(node)));
     }
+}
+
+fn set(gauge: &Gauge, on: bool) {
+    gauge.set(f64::from(u8::from(on)));
 }
 
 /// Counts one caller in a gauge for as long as this value lives.
@@ -152,10 +162,16 @@ impl Meters {
 
     /// The metrics of lists. `nodes` are the labels of the nodes.
     pub(crate) fn lists<'a>(&self, nodes: impl Iterator<Item = &'a Arc<str>>) -> ListMeters {
-        let twin = |node: &Arc<str>| metrics::gauge!(table::NODE_TWINS, "quorum" => self.quorum.clone(), "node" => node.clone());
+        let of = |node: &Arc<str>| {
+            let gauge =
+                |name: &'static str| metrics::gauge!(name, "quorum" => self.quorum.clone(), "node" => node.clone());
+            (gauge(table::NODE_TWINS), gauge(table::NODE_UP))
+        };
         let other = metrics::gauge!(table::OTHER_LIST, "quorum" => self.quorum.clone());
-        let meters = ListMeters { other, twins: nodes.map(twin).collect() };
-        meters.tell(false, NodeSet::default());
+        let (twins, up) = nodes.map(of).unzip();
+        let meters = ListMeters { other, twins, up };
+        set(&meters.other, false);
+        meters.tell_twins(NodeSet::default());
         meters
     }
 

@@ -84,6 +84,12 @@ pub trait Node: fmt::Debug + Send + Sync + 'static {
         self.status().state == NodeState::Up
     }
 
+    /// Whether the server refused the last hello, or lately a claim for which the user lacks a
+    /// right.
+    fn refuses(&self) -> bool {
+        false
+    }
+
     /// Sends all submitted operations, and then ends the connection. Operations that are submitted
     /// after this call fail.
     fn close(&self) {}

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::reply::{Fault, FaultKind, Outcome, Reply};
-use super::status::{NodeState, NodeStatus, UNLISTED};
+use super::status::{NodeState, NodeStatus, UNCLEAR, UNLISTED};
 use crate::error::{NodeCause, NodeReport};
 
 impl NodeReport {
@@ -22,6 +22,7 @@ impl NodeReport {
 
     pub(crate) fn of_status(status: &NodeStatus) -> Self {
         let said = match (&status.state, &status.run) {
+            (NodeState::Connecting, _) if status.unclear => UNCLEAR.to_owned(),
             (NodeState::Connecting, Some(_)) => UNLISTED.to_owned(),
             (state, _) => state.to_string(),
         };
@@ -117,5 +118,8 @@ mod tests {
         assert_eq!(of(NodeState::OtherList { why: "why".into() }), NodeCause::OtherList);
         assert_eq!(of(NodeState::Twins { why: "why".into() }), NodeCause::Twins);
         assert_eq!(of(NodeState::Replica), NodeCause::Unfit);
+        let mut status = NodeStatus::new("redis://a:6379".into(), NodeState::Connecting);
+        (status.run, status.unclear) = (Some("run".to_owned()), true);
+        assert_eq!(NodeReport::of_status(&status).said, UNCLEAR);
     }
 }

@@ -17,12 +17,15 @@ pub enum NodeState {
     /// The node is connected, but its votes on claims do not count yet. It may have forgotten holds
     /// or ended holds early, or it forgot and is not synced yet.
     Quarantined {
-        /// How much longer the quarantine lasts.
+        /// How much longer the quarantine lasts at most. In
+        /// [`Quorum::nodes`](crate::Quorum::nodes), this includes 3 s for the sync of a node that
+        /// forgot, if too few other nodes are synced.
         left: Duration,
         /// The reason.
         doubt: Doubt,
     },
-    /// The client is still connecting, or the client's list is not in force on the node yet.
+    /// The client is still connecting, or the client's list is not in force on the node yet, or
+    /// [`NodeStatus::unclear`] is set.
     Connecting,
     /// There is no connection.
     Down {
@@ -70,6 +73,9 @@ impl NodeState {
 /// The text for a node that is connected but not usable yet, because this client's list is not in
 /// force on the node.
 pub(crate) const UNLISTED: &str = "connected, but this client's list is not in force there yet";
+/// The text for a node whose record must be read again: see [`NodeStatus::unclear`].
+pub(crate) const UNCLEAR: &str =
+    "connected, but another client reports another server behind this node's name; this is being checked";
 
 impl fmt::Display for NodeState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -111,6 +117,10 @@ pub struct NodeStatus {
     pub name: Arc<str>,
     /// Whether the node's votes count; if they do not, why.
     pub state: NodeState,
+    /// Whether another client has just reported another server behind the node's name. The state is
+    /// `Connecting` until the client has read the node's record again, which decides whether there
+    /// are two servers.
+    pub unclear: bool,
     /// The server's run id; `None` if there is no connection.
     pub run: Option<String>,
     /// The last round trip.
@@ -142,6 +152,7 @@ impl NodeStatus {
             name: node.clone(),
             node,
             state,
+            unclear: false,
             run: None,
             round_trip: None,
             version: None,

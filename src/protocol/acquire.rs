@@ -484,7 +484,7 @@ impl Claimant<'_> {
     /// The reports may be old, because this client sends no claims while no quorum votes. So if a
     /// node's present state explains why the node does not vote, this state replaces its report.
     fn brought_up_to_date(&self, mut reports: Vec<NodeReport>) -> Vec<NodeReport> {
-        let now = self.voters.nodes.iter().map(|node| node.status());
+        let now = self.voters.statuses();
         let tells = |state: &NodeState| {
             matches!(state, NodeState::Quarantined { .. } | NodeState::OtherList { .. } | NodeState::Twins { .. })
         };

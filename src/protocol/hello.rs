@@ -111,7 +111,7 @@ impl Greeter {
     /// two servers.
     fn tell(&mut self, voters: &Voters, standings: &[MembershipState], list: (Option<&str>, bool), twins: NodeSet) {
         let ((other_list, is_new), before) = (list, std::mem::replace(&mut self.twins, twins));
-        self.meters.tell(other_list.is_some(), twins);
+        self.meters.tell(other_list.is_some(), twins, usable(voters, standings));
         if let Some(other) = other_list.filter(|_| is_new) {
             tracing::warn!(quorum = %voters.meters.quorum(), "{other}");
         }
@@ -121,6 +121,15 @@ impl Greeter {
             }
         }
     }
+}
+
+/// The nodes that are connected, answer hellos, and refuse neither hellos nor claims.
+fn usable(voters: &Voters, standings: &[MembershipState]) -> NodeSet {
+    let is = |&node: &usize| {
+        let (standing, node) = (&standings[node], &voters.nodes[node]);
+        *standing != MembershipState::Unknown && node.known().is_some_and(|known| !known.connecting) && !node.refuses()
+    };
+    (0..standings.len()).filter(is).collect()
 }
 
 /// The hello for a node. `known` is what the client knew about the node when it planned the hello.

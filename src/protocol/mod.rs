@@ -21,6 +21,7 @@ mod occupied;
 mod orphaned_grants;
 mod pending_releases;
 mod push_receiver;
+mod quarantine_ends;
 mod queue;
 mod queue_entries;
 mod release;

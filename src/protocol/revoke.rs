@@ -69,7 +69,8 @@ async fn enough(round: &Round<Revoking>, truthful: impl Fn() -> NodeSet) {
 /// The reply of each node. If a node revoked but does not count, its report is its present state.
 fn reports(voters: &Voters, round: &Round<Revoking>, uncounted: NodeSet) -> Vec<NodeReport> {
     let mut reports = round.reports(voters, None);
-    uncounted.iter().for_each(|node| reports[node] = NodeReport::of_status(&voters.nodes[node].status()));
+    let now = voters.statuses();
+    uncounted.iter().for_each(|node| reports[node] = NodeReport::of_status(&now[node]));
     reports
 }
 

@@ -126,7 +126,7 @@ impl<'a> Taking<'a> {
         let tasks: Vec<_> = owners.iter().map(start).collect();
         for task in tasks {
             if before(&self.voters.host, until, task.confirmed()).await != Some(true) {
-                return Err(refused(self.name));
+                return Err(unfreed(self.name));
             }
         }
         Ok(())
@@ -184,6 +184,11 @@ fn is_free(said: &Inspection, fence: u64) -> bool {
 /// The owners joined in one text; `None` if there are none.
 fn all_of(owners: &[String]) -> Option<String> {
     (!owners.is_empty()).then(|| owners.join(" and "))
+}
+
+fn unfreed(name: &Name) -> Error {
+    let message = format!("{name:?} was revoked, but no quorum of nodes confirmed that it is free");
+    Error::new(ErrorKind::Unavailable, message)
 }
 
 fn refused(name: &Name) -> Error {

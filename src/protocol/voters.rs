@@ -157,7 +157,7 @@ impl Voters {
 
     /// The state of each node, for errors.
     pub(crate) fn reports(&self) -> Vec<NodeReport> {
-        self.nodes.iter().map(|node| NodeReport::of_status(&node.status())).collect()
+        self.statuses().iter().map(NodeReport::of_status).collect()
     }
 
     /// Advice for the caller if quarantines alone keep a quorum out of reach; else empty.

@@ -29,6 +29,7 @@ use std::time::Duration;
 use self::clock::Offset;
 use self::granted::Granted;
 pub(super) use self::wait::LATE;
+pub(crate) use self::wait::LATEST_SYNC;
 use self::wait::Wait;
 use super::list::{Record, is_same_process};
 use super::tick::Tick;

@@ -2,6 +2,7 @@
 
 use std::ops::ControlFlow;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
 use quorumlock::{Error, Inspected, Inspection, NodeState, Quorum, Taken};
@@ -48,7 +49,7 @@ pub(crate) async fn release(args: Release) -> Outcome {
     let taken = if args.now { at_once(&quorum, &args.name).await } else { quorum.revoke(&args.name).await };
     let taken = match taken {
         Ok(taken) => taken,
-        Err(error) => return Err(unsure(error, &args.name, &settings, &quorum, &seen).await),
+        Err(error) => return Err(unsure(error, &args, &settings, &quorum, &seen).await),
     };
     told(&args, &taken, once).await?;
     quorum.shutdown(FAREWELL).await;
@@ -156,8 +157,10 @@ async fn at_once(quorum: &Quorum, name: &str) -> Result<Taken, Error> {
 
 /// The failure if the library cannot tell whether the name has another holder. If a quorum has
 /// nevertheless stored the revocation, the failure says what was done, and when to try again.
-/// `before` is what the nodes reported before the revocation.
-async fn unsure(error: Error, name: &str, settings: &Settings, quorum: &Quorum, before: &Inspected) -> Failure {
+/// With `--now`, the failure also says on which nodes the lock has ended. `before` is what the
+/// nodes reported before the revocation.
+async fn unsure(error: Error, args: &Release, settings: &Settings, quorum: &Quorum, before: &Inspected) -> Failure {
+    let name = &args.name;
     let Ok(after) = quorum.inspect(name).await else { return error.into() };
     let nodes = quorum.nodes();
     let list = own_list(settings, &nodes);
@@ -166,8 +169,13 @@ async fn unsure(error: Error, name: &str, settings: &Settings, quorum: &Quorum, 
     let is_stored = |said: &Inspection| said.over > before.fence();
     let stored = after.nodes.iter().filter(|(_, said)| said.as_ref().is_ok_and(is_stored)).count();
     let votes = nodes.iter().filter(|node| node.state == NodeState::Up).count();
-    if stored < verdict.quorum() || votes >= verdict.quorum() || verdict.kept_out().is_some() {
+    if verdict.kept_out().is_some() {
         return error.into();
+    }
+    let freed = freed(&after, before.fence());
+    if stored < verdict.quorum() || votes >= verdict.quorum() {
+        let advice = "run this command again when a quorum of nodes answers";
+        return if args.now { Failure::from(error).and(&format!("{freed}; {advice}")) } else { error.into() };
     }
     let from: Vec<_> = named(before).into_iter().collect();
     let from = if from.is_empty() {
@@ -184,7 +192,22 @@ async fn unsure(error: Error, name: &str, settings: &Settings, quorum: &Quorum, 
         Some(_) => "when a client has used the nodes and a quorum votes".to_owned(),
         None => "when a quorum votes".to_owned(),
     };
-    Failure::new(UNAVAILABLE, below(&message, error.nodes())).and(&format!("run this command again {when}"))
+    let failure = Failure::new(UNAVAILABLE, below(&message, error.nodes()));
+    let failure = if args.now { failure.and(&freed) } else { failure };
+    failure.and(&format!("run this command again {when}"))
+}
+
+/// The nodes on which no revoked lock is left, and the nodes that did not confirm this. `fence` is
+/// the highest fence before the revocation.
+fn freed(after: &Inspected, fence: u64) -> String {
+    let is_free = |said: &Inspection| said.over > fence && !said.is_revoked();
+    let (free, others): (Vec<_>, Vec<_>) = after.nodes.iter().partition(|(_, said)| said.as_ref().is_ok_and(is_free));
+    let all = |nodes: &[&(Arc<str>, _)]| nodes.iter().map(|(node, _)| &**node).collect::<Vec<_>>().join(", ");
+    match (&free[..], &others[..]) {
+        ([], _) => "no node confirmed that the lock has ended there".to_owned(),
+        (free, []) => format!("no revoked lock is left on {}", all(free)),
+        (free, others) => format!("no revoked lock is left on {}; not confirmed by {}", all(free), all(others)),
+    }
 }
 
 async fn told(args: &Release, taken: &Taken, once: bool) -> Result<(), Failure> {
@@ -223,6 +246,21 @@ fn what(taken: Option<Duration>, once: bool, now: bool) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn nodes_that_did_not_free_the_name_are_named() {
+        let mut after = Quorum::in_memory(3).unwrap().inspect("job").await.unwrap();
+        for (at, (node, said)) in after.nodes.iter_mut().enumerate() {
+            (*node, *said) = (["a", "b", "c"][at].into(), Err("no answer in time".to_owned()));
+        }
+        assert_eq!(freed(&after, 7), "no node confirmed that the lock has ended there");
+        after.nodes[0].1 = Ok(Inspection::free(7).with_ballots(0, 8));
+        after.nodes[1].1 = Ok(Inspection::held("holder".to_owned(), 1, None, 7).with_ballots(7, 8));
+        assert_eq!(freed(&after, 7), "no revoked lock is left on a; not confirmed by b, c");
+        let newer = Inspection::held("next".to_owned(), 1, None, 9).with_ballots(9, 8);
+        after.nodes[1..].iter_mut().for_each(|(_, said)| *said = Ok(newer.clone()));
+        assert_eq!(freed(&after, 7), "no revoked lock is left on a, b, c");
+    }
 
     #[test]
     fn what_was_freed_at_once_is_never_told_to_be_freed_by_that() {

@@ -52,6 +52,8 @@ impl Answers {
             match &reply {
                 Ok(Outcome::Hello(record)) => self.heard(record.as_ref(), sent, received),
                 Err(fault) if greets => self.shared.state().unreadable = Some(fault.to_string()),
+                Ok(_) if !seen.refuses => {}
+                _ if job.request.operation.verb() == Verb::Claim => self.shared.state().claimed(&reply, received),
                 _ => {}
             }
             let reply = if seen.same_record { reply } else { of_another_record(reply) };
@@ -123,6 +125,7 @@ impl Answers {
         let grants = grants && state.standing.counts(received);
         let extensions = extensions && state.standing.renews();
         let doubted = state.guard.take_news();
+        let refuses = state.refused.is_some();
         // Log a loss once: until a hello shows the new record, each reply shows the same loss.
         let is_told = !same_record && state.tell_loss() && !stepped;
         drop(state);
@@ -130,7 +133,7 @@ impl Answers {
             self.shared.meters.quarantined(!grants);
         }
         self.shared.tell_doubt(doubted, is_told);
-        Seen { trust: Trust { grants, extensions }, same_record }
+        Seen { trust: Trust { grants, extensions }, same_record, refuses }
     }
 
     /// Returns a reason to end the connection if the reply shows that the server is now a replica.
@@ -150,8 +153,17 @@ impl Answers {
         request.reply.send(reply);
     }
 
+    /// Delivers the fault of a whole call.
     pub(super) fn fail_all(&self, jobs: Vec<Job>, fault: &Fault) {
+        let now = self.shared.host.now();
         for job in jobs {
+            match job.request.operation.verb() {
+                Verb::Claim => self.shared.state().claimed(&Err(fault.clone()), now),
+                Verb::Hello if fault.kind() == FaultKind::Rejected => {
+                    self.shared.state().unreadable = Some(fault.to_string());
+                }
+                _ => {}
+            }
             self.shared.fail(job.request, fault.clone());
         }
     }
@@ -181,10 +193,13 @@ enum Shown<'a> {
     ByHello,
 }
 
-/// Which votes count, and whether the node still has the record that the client knows.
+/// Which votes count, whether the node still has the record that the client knows, and whether it
+/// refused an earlier claim.
 struct Seen {
     trust: Trust,
     same_record: bool,
+    /// Whether the server refused an earlier claim.
+    refuses: bool,
 }
 
 fn demoted(reply: &Reply) -> bool {

@@ -6,10 +6,11 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 
 use super::admission::Server;
+use super::advice::is_of_rights;
 use super::{Job, Settings};
 use crate::node::operation::{Intent, Operation};
-use crate::node::reply::{Fault, FaultKind};
-use crate::node::status::{NodeState, UNLISTED};
+use crate::node::reply::{Fault, FaultKind, Reply};
+use crate::node::status::{NodeState, UNCLEAR, UNLISTED};
 use crate::rules::known_nodes::{Known, MembershipState};
 use crate::rules::list::Record;
 use crate::rules::{RestartGuard, Tick};
@@ -21,6 +22,9 @@ pub(super) struct State {
     pub(super) server: Option<Server>,
     /// Why the server did not carry out the last hello.
     pub(super) unreadable: Option<String>,
+    /// When the server last refused a claim because the user lacks a right; `None` if it has
+    /// carried out a claim since.
+    pub(super) refused: Option<Tick>,
     /// Whether the present connection gets hints, and the client's user may publish hints.
     pub(super) hinting: bool,
     /// Why hints failed for the first time; `None` if they never failed.
@@ -108,6 +112,9 @@ impl Probing {
     }
 }
 
+/// How long a refused claim counts, if no claim is sent after it.
+const REFUSED_FOR: Duration = Duration::from_secs(60);
+
 #[derive(Debug)]
 pub(super) enum Link {
     /// Connected: the queue for jobs.
@@ -123,6 +130,7 @@ impl State {
             guard: RestartGuard::new(settings.max_ttl, settings.drift),
             server: None,
             unreadable: None,
+            refused: None,
             hinting: false,
             silent: None,
             warned: false,
@@ -156,6 +164,7 @@ impl State {
             Operation::Claim(_) if !self.votes(now) => {
                 let state = self.node_state(now);
                 Err(match state {
+                    NodeState::Connecting if self.is_unclear() => Fault::new(FaultKind::Down, UNCLEAR),
                     NodeState::Connecting => Fault::new(FaultKind::Down, UNLISTED),
                     NodeState::Down { .. } => Fault::new(FaultKind::Down, state.to_string()),
                     state => Fault::new(FaultKind::Quarantined, state.to_string()),
@@ -239,6 +248,27 @@ impl State {
                 state => state,
             },
         }
+    }
+
+    /// Whether the server refused the last hello, or a claim for which the user lacks a right.
+    pub(super) fn refuses(&self, now: Tick) -> bool {
+        self.unreadable.is_some() || self.refused.is_some_and(|at| now < at + REFUSED_FOR)
+    }
+
+    /// Notes the reply to a claim.
+    pub(super) fn claimed(&mut self, reply: &Reply, now: Tick) {
+        match reply {
+            Ok(_) => self.refused = None,
+            Err(fault) if fault.kind() == FaultKind::Rejected && is_of_rights(&fault.to_string()) => {
+                self.refused = Some(now);
+            }
+            Err(_) => {}
+        }
+    }
+
+    /// Whether a report of another server behind the node's name is being checked.
+    pub(super) fn is_unclear(&self) -> bool {
+        matches!((&self.link, &self.standing), (Link::Up(_), MembershipState::Unclear))
     }
 
     /// The state of a connected node, judged only by doubts about its memory and its clock.

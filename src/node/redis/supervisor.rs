@@ -151,11 +151,12 @@ fn publish(shared: &Shared, greeting: Greeting, queue: mpsc::Sender<Job>) {
         state.tell_loss();
     }
     state.server = Some(server);
+    state.refused = None;
     state.hinting = hinting.unwrap_or(false);
     let lost = !matches!(&state.link, Link::Out(NodeState::Connecting));
     state.link = Link::Up(queue);
     state.warned = lost && quarantined.is_some();
-    let told = state.memory(now);
+    let (told, up) = (state.memory(now), !state.refuses(now));
     drop(state);
     // If the loss of the last connection was logged as a warning, log the new connection as a
     // warning too.
@@ -163,7 +164,7 @@ fn publish(shared: &Shared, greeting: Greeting, queue: mpsc::Sender<Job>) {
         true => tracing::warn!(node = %shared.label, "connected again: {told}"),
         false => tracing::info!(node = %shared.label, "{told}"),
     }
-    shared.meters.up(true);
+    shared.meters.up(up);
     shared.meters.quarantined(quarantined.is_some());
     if let Some((_, reason)) = quarantined.filter(|_| restarted || (doubted && !is_told)) {
         shared.meters.doubted(reason);

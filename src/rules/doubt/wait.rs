@@ -12,6 +12,9 @@ use crate::rules::validity::MAX_ROUND;
 pub(in crate::rules) const LATE: Duration = Duration::from_secs(2);
 /// The shortest wait that is reported for an unsynced node, because a hello must first sync it.
 pub(super) const SOON: Duration = Duration::from_secs(1);
+/// How long after the quarantine of a node that forgot the node is synced at the latest, if a
+/// quorum answers: a hello must follow [`LATE`].
+pub(crate) const LATEST_SYNC: Duration = Duration::from_secs(LATE.as_secs() + SOON.as_secs());
 
 impl RestartGuard {
     /// The shortest time until the node may vote on claims, and why it may not vote now; `None` if

@@ -13,7 +13,7 @@ use crate::common::servers;
 #[tokio::test]
 async fn lock_that_is_not_kept_lapses() {
     let servers = servers(3).await;
-    let agent = Agent::start(&servers, &[]);
+    let mut agent = Agent::start(&servers, &[]);
     let mut client = agent.client();
     let lock = client.acquires("a", json!({ "keep_ms": 3_000 }));
     // The bound is far above 3 s, because `until_ms` also counts the time of the acquisition.
@@ -22,6 +22,7 @@ async fn lock_that_is_not_kept_lapses() {
     assert_eq!((status, &told["reason"]), (410, &json!("not_kept")), "{told}");
     assert_eq!(client.asks("POST", &format!("{}/keep", path(&lock)), "").0, 410);
     until_released(&servers, "a");
+    agent.logs(&lock, "a lock is released: its client did not keep it in time");
     let counted =
         |reason: &str, count: u32| format!("quorumlock_agent_locks_ended_total{{reason=\"{reason}\"}} {count}");
     let (_, text) = client.asks("GET", "/metrics", "");

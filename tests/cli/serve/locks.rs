@@ -115,7 +115,7 @@ async fn without_a_quorum_nobody_can_tell() {
 #[tokio::test]
 async fn loss_is_told_to_the_request_that_waits() {
     let servers = servers(3).await;
-    let agent = Agent::start(&servers, &[]);
+    let mut agent = Agent::start(&servers, &[]);
     let (mut holder, mut watcher) = (agent.client(), agent.client());
     let lock = holder.acquires("a", Value::Null);
     watcher.sends("GET", &format!("{}?wait_ms={}", path(&lock), super::HOUR), "");
@@ -123,6 +123,7 @@ async fn loss_is_told_to_the_request_that_waits() {
     assert_eq!(done(over(&servers).args(["release", "a", "--force", "--yes"])).0, 0);
     let (status, told) = watcher.hears();
     assert_eq!((status, &told["error"], &told["reason"]), (410, &json!("lost"), &json!("revoked")), "{told}");
+    agent.logs(&lock, "a client of the agent lost its lock");
     assert_eq!(watcher.asks("POST", &format!("{}/keep", path(&lock)), "").0, 410);
     // Until the client lets go, nobody else gets the lock.
     let (status, told) = watcher.asks("POST", "/v1/locks", json!({ "names": ["a"], "timeout_ms": 0 }));

@@ -57,6 +57,23 @@ impl Agent {
         Client::to(&self.socket())
     }
 
+    /// Waits for this warning about a lock of this process. The line must have the lock's id, and
+    /// the client's pid and uid.
+    fn logs(&mut self, lock: &Value, warning: &str) {
+        let mut line = None;
+        until(warning, || {
+            let text = self.process.err().text();
+            let mut whole = text.split_inclusive('\n').filter(|line| line.ends_with('\n'));
+            line = whole.find(|line| line.contains(warning)).map(str::to_owned);
+            line.is_some()
+        });
+        let line = line.unwrap();
+        let (pid, uid) = (std::process::id(), rustix::process::getuid().as_raw());
+        for field in [format!("id={}", lock["id"].as_str().unwrap()), format!("pid={pid}"), format!("uid={uid}")] {
+            assert!(line.contains(&field), "{field} is missing: {line}");
+        }
+    }
+
     /// A count from the agent's status.
     fn counts(&self, what: &str) -> u64 {
         let (status, told) = self.client().asks("GET", "/v1/status", "");

@@ -67,9 +67,12 @@ impl Agent {
 
 /// A lock that the agent holds for a client.
 pub(super) struct Holding {
+    id: Uuid,
     pub(super) held: Held,
     /// The names, as the client gave them.
     pub(super) names: Arc<[String]>,
+    /// The client that acquired the lock.
+    peer: Peer,
 }
 
 impl Agent {
@@ -204,13 +207,16 @@ impl Agent {
     /// before: until this call, a closed connection drops the lock. Returns the lock if its
     /// connection was closed, or if the agent has stopped.
     pub(super) fn hold(&self, terms: Terms, places: usize, holding: Holding) -> Result<Uuid, Holding> {
-        let id = uuid::Builder::from_random_bytes(rand::random()).into_uuid();
+        let (id, names, peer) = (holding.id, holding.names.clone(), holding.peer);
         // This statement unlocks the table again: `show_sizes` locks it anew.
         let added = self.table().add(id, terms, places, holding, Instant::now());
         if added? {
             self.earlier.notify_one();
         }
         self.show_sizes();
+        if let Ok((view, ended)) = self.view(id, peer) {
+            self.runtime.spawn(log_loss(view, [ended, self.stopped.clone()], id, names, peer));
+        }
         Ok(id)
     }
 
@@ -261,8 +267,8 @@ impl Agent {
     pub(super) async fn end_lapsed(self: &Arc<Self>) {
         loop {
             let (ended, next) = self.table().lapse(Instant::now(), Holding::lost);
-            for (how, Holding { names, .. }) in &ended {
-                tracing::warn!(?names, "a lock is released: its client did not keep it, or did not let go in time");
+            for (how, Holding { id, names, peer: Peer { uid, pid }, .. }) in &ended {
+                tracing::warn!(%id, ?names, uid, pid, "a lock is released: {}", what_was_missed(*how));
                 if *how == Ended::NotKept {
                     self.meters.not_kept.increment(1);
                 }
@@ -302,7 +308,36 @@ impl Agent {
     }
 }
 
+/// Logs the loss of a lock, unless one of the tokens in `ends` is cancelled first: the lock has
+/// left the table, or the agent has stopped.
+async fn log_loss(view: View, ends: [CancellationToken; 2], id: Uuid, names: Arc<[String]>, peer: Peer) {
+    let [left, stopped] = ends;
+    tokio::select! {
+        biased;
+        () = left.cancelled() => {}
+        () = stopped.cancelled() => {}
+        reason = view.lost() => {
+            let Peer { uid, pid } = peer;
+            tracing::warn!(%id, ?names, uid, pid, reason = reason.as_str(), "a client of the agent lost its lock");
+        }
+    }
+}
+
+/// What the client of a lock did not do in time, so that the agent releases the lock.
+const fn what_was_missed(how: Ended) -> &'static str {
+    match how {
+        Ended::NotKept => "its client did not keep it in time",
+        Ended::Lost(_) => "it was lost, and its client did not release it in time",
+        Ended::Disconnected | Ended::Stopping => "its connection was closed, and its client did not release it in time",
+    }
+}
+
 impl Holding {
+    /// A lock that `peer` has just acquired, with a new id.
+    pub(super) fn new(held: Held, names: Arc<[String]>, peer: Peer) -> Self {
+        Self { id: uuid::Builder::from_random_bytes(rand::random()).into_uuid(), held, names, peer }
+    }
+
     /// Why the lock was lost, if it was.
     fn lost(&self) -> Option<LostReason> {
         let view = self.held.view();
@@ -334,8 +369,8 @@ impl Client {
 impl Drop for Client {
     fn drop(&mut self) {
         let ended = self.agent.table().leave(self.id, Instant::now());
-        for Holding { names, .. } in &ended {
-            tracing::info!(?names, "a lock is released: its client has closed the connection");
+        for Holding { id, names, peer: Peer { uid, pid }, .. } in &ended {
+            tracing::info!(%id, ?names, uid, pid, "a lock is released: its client has closed the connection");
         }
         self.agent.meters.disconnected.increment(ended.len() as u64);
         self.agent.end(ended);

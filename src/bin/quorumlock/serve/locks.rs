@@ -119,7 +119,7 @@ impl Call<'_> {
         };
         let terms = Terms::new(self.client.peer.uid, client, owner.keep, Instant::now());
         let names: Arc<[String]> = names.into();
-        let (held, refusal) = match agent.hold(terms, places, Holding { held, names: names.clone() }) {
+        let (held, refusal) = match agent.hold(terms, places, Holding::new(held, names.clone(), self.client.peer)) {
             Err(holding) => (holding.held, Refusal::stopping()),
             Ok(id) => match self.state(id) {
                 Ok(answer) => {
@@ -281,7 +281,7 @@ mod tests {
         let held = agent.quorum.lock("a").try_acquire().await.unwrap().unwrap();
         // The last deadline in an answer to its client is over, but the agent has renewed the lock.
         let terms = Terms::new(None, Some(client.id), None, Instant::now());
-        let holding = Holding { held: Held::Lock(held), names: vec!["a".to_owned()].into() };
+        let holding = Holding::new(Held::Lock(held), vec!["a".to_owned()].into(), client.peer);
         let id = agent.hold(terms, 1, holding).ok().unwrap();
         agent.cut(client.id);
         assert_eq!(call.look(id, None).await.unwrap_err().body["reason"], json!("disconnected"));

@@ -149,7 +149,11 @@ impl Seen {
             (None, Some(true)) => format!(
                 "{title} is a semaphore, and permits of it are held; its gate's tokens so far are at most {fence}"
             ),
-            (None, Some(false)) => format!("{title} is free{few}; its tokens so far are at most {fence}"),
+            (None, Some(false)) => {
+                // A node without memory knows that the name is free, but grants nothing.
+                let but = if verdict.can_acquire() { "" } else { ", but no lock can be acquired now" };
+                format!("{title} is free{few}{but}; its tokens so far are at most {fence}")
+            }
             // Either nodes name different holders for a moment, or they began to vote after their
             // replies.
             (None, None) if verdict.quorum_knows() => {

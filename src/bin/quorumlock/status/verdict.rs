@@ -221,7 +221,7 @@ impl<'a> Verdict<'a> {
     /// How many nodes have not answered yet. A node whose `asked` is an error does not count: the
     /// command's own connection to it failed, and `doctor` reports that.
     pub(crate) fn slow(&self) -> usize {
-        let is_slow = |node: &NodeStatus| node.state == NodeState::Connecting && !is_unused(node);
+        let is_slow = |node: &NodeStatus| node.state == NodeState::Connecting && !is_unused(node) && !node.unclear;
         self.nodes.iter().filter(|node| is_slow(node.status) && node.asked.is_ok()).count()
     }
 

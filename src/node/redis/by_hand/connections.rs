@@ -7,9 +7,12 @@ use metrics_exporter_prometheus::PrometheusBuilder;
 use tokio::time::advance;
 
 use super::stage::{MS, Sent, Stage, failed, info, replied, settled};
+use crate::error::NodeReport;
 use crate::node::redis::tests::{SECOND, asked, claimed, grants, record};
 use crate::node::redis::transport::{Event, Value};
+use crate::node::status::{UNCLEAR, UNLISTED};
 use crate::node::{FaultKind, Node, NodeState, Outcome, Verb};
+use crate::rules::known_nodes::MembershipState;
 
 #[tokio::test(start_paused = true)]
 async fn three_timeouts_in_a_row_end_a_connection_and_what_comes_between_counts_anew() {
@@ -54,6 +57,17 @@ async fn a_server_is_asked_every_five_seconds_whether_it_is_still_the_same() {
     }
     stage.next("INFO").await.reply(info("another", 1_020));
     stage.comes_down("another server answers at this address").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn report_of_another_server_is_named_while_it_is_checked() {
+    let stage = Stage::up().await;
+    stage.node.judged(MembershipState::Unclear);
+    let refused = claimed(&stage.node).recv().await.unwrap().unwrap_err();
+    assert_eq!((refused.kind(), &*refused.to_string()), (FaultKind::Down, UNCLEAR));
+    assert_eq!(NodeReport::of_status(&stage.node.status()).said, UNCLEAR);
+    stage.node.judged(MembershipState::Unknown);
+    assert_eq!(NodeReport::of_status(&stage.node.status()).said, UNLISTED);
 }
 
 #[tokio::test(start_paused = true)]

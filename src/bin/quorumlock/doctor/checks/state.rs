@@ -66,6 +66,7 @@ fn state(node: Node<'_>) -> Option<Finding> {
         NodeState::Duplicate { of } => duplicate(of),
         // `lists.rs` reports these states.
         NodeState::OtherList { .. } | NodeState::Twins { .. } => return None,
+        NodeState::Connecting if node.status.unclear => two_servers_reported(),
         // The doctor's own attempt to connect may show why the library has not reached the node.
         _ => {
             return node.check.as_ref().err().map_or_else(
@@ -123,6 +124,12 @@ fn unreachable(what: &str, mend: &str) -> Finding {
     } else {
         mend
     })
+}
+
+fn two_servers_reported() -> Finding {
+    Finding::new(Level::Warning, "two-servers", "Another client reports another server behind its name.")
+        .why("Until this client has read the node's record again, the node has no vote.")
+        .mend("Run the doctor again: it then says whether there are two servers.")
 }
 
 fn unfit(id: &'static str, what: &str, mend: &str) -> Finding {
