@@ -32,16 +32,16 @@ pub(crate) struct Meters {
     held: AtomicUsize,
 }
 
-/// The metrics of the lists that nodes have in force.
+/// The gauges that change with hellos.
 #[derive(Debug)]
-pub(crate) struct ListMeters {
+pub(crate) struct GreeterMeters {
     other: Gauge,
     twins: Vec<Gauge>,
     /// The gauges that the nodes also set when a connection begins or ends.
     up: Vec<Gauge>,
 }
 
-impl ListMeters {
+impl GreeterMeters {
     /// Records whether another list of this name is in force, which nodes' names lead to two
     /// servers, and which nodes are usable.
     pub(crate) fn tell(&self, other: bool, twins: NodeSet, up: NodeSet) {
@@ -160,8 +160,8 @@ impl Meters {
         (counter("heard"), counter("wasted"))
     }
 
-    /// The metrics of lists. `nodes` are the labels of the nodes.
-    pub(crate) fn lists<'a>(&self, nodes: impl Iterator<Item = &'a Arc<str>>) -> ListMeters {
+    /// The gauges that change with hellos. `nodes` are the labels of the nodes.
+    pub(crate) fn greeter<'a>(&self, nodes: impl Iterator<Item = &'a Arc<str>>) -> GreeterMeters {
         let of = |node: &Arc<str>| {
             let gauge =
                 |name: &'static str| metrics::gauge!(name, "quorum" => self.quorum.clone(), "node" => node.clone());
@@ -169,7 +169,7 @@ impl Meters {
         };
         let other = metrics::gauge!(table::OTHER_LIST, "quorum" => self.quorum.clone());
         let (twins, up) = nodes.map(of).unzip();
-        let meters = ListMeters { other, twins, up };
+        let meters = GreeterMeters { other, twins, up };
         set(&meters.other, false);
         meters.tell_twins(NodeSet::default());
         meters

@@ -27,6 +27,6 @@ mod table;
 pub(crate) use class::Class;
 pub use class::MAX_CLASSES;
 pub(crate) use family::{Ended, RoundEnded};
-pub(crate) use meters::{Counted, ListMeters, Meters};
+pub(crate) use meters::{Counted, GreeterMeters, Meters};
 pub use table::{Kind, METRICS, Metric, buckets};
 pub(crate) use table::{NODE_DOUBTS, NODE_FAULTS, NODE_OPERATIONS, NODE_QUARANTINED, NODE_UP, ROUND_TRIP};

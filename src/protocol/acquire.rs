@@ -83,7 +83,8 @@ pub(crate) struct Claimant<'a> {
     pub(crate) rules: &'a Rules,
     /// Whether the owner may store a note once it holds the names.
     pub(crate) may_have_note: bool,
-    /// The arrival for the nodes' queues. If `None`, the acquisition makes an arrival when it begins.
+    /// The arrival for the nodes' queues. If `None`, the acquisition makes an arrival when it
+    /// begins.
     pub(crate) arrival: Option<u64>,
     /// Cancelled when the quorum is shut down.
     pub(crate) shut: &'a CancellationToken,

@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 use super::membership::Membership;
 use super::voters::Voters;
 use crate::host::{Host, sleep_until};
-use crate::metrics::ListMeters;
+use crate::metrics::GreeterMeters;
 use crate::node::operation::Hello;
 use crate::node::{Operation, Reply, Sink};
 use crate::rules::known_nodes::{Known, KnownNodes, MembershipState, Plan, Wanted};
@@ -60,7 +60,7 @@ pub(crate) async fn run(
 #[derive(Debug)]
 pub(crate) struct Greeter {
     book: KnownNodes,
-    meters: ListMeters,
+    meters: GreeterMeters,
     /// Notified when there is news of a node.
     news: Arc<Notify>,
     answered: Arc<Answered>,
@@ -72,7 +72,7 @@ impl Greeter {
     pub(crate) fn new(voters: &Voters) -> Self {
         let Membership { list, names, round_timeout, onlooker } = &voters.membership;
         let book = KnownNodes::new(list.clone(), names.clone(), *round_timeout, *onlooker);
-        let meters = voters.meters.lists(voters.nodes.iter().map(|node| node.label()));
+        let meters = voters.meters.greeter(voters.nodes.iter().map(|node| node.label()));
         let news = voters.wakeups.news.clone();
         let answered = Arc::new(Answered { news: news.clone(), failed: Mutex::default() });
         Self { book, meters, news, answered, twins: NodeSet::default() }
@@ -123,7 +123,7 @@ impl Greeter {
     }
 }
 
-/// The nodes that are connected, answer hellos, and refuse neither hellos nor claims.
+/// The nodes that are connected, and carry out hellos and claims.
 fn usable(voters: &Voters, standings: &[MembershipState]) -> NodeSet {
     let is = |&node: &usize| {
         let (standing, node) = (&standings[node], &voters.nodes[node]);

@@ -477,8 +477,8 @@ mod tests {
         (1..4).for_each(|number| drop(store.apply(&waits("a", &format!("dead/{number}"), 8), SECOND)));
         store.apply(&waits("a", "c/5", 10), SECOND);
         store.apply(&waits("a", "c/6", 11), SECOND);
-        // The claim of this reader, which has the earliest arrival, searches for writers with earlier
-        // arrivals. The search drops dead waiters.
+        // The claim of this reader, which arrived first, searches for writers that arrived earlier.
+        // The search drops dead waiters.
         let reads = shared("a", "c/s2", 9, Some(1));
         assert!(granted(&store.apply_heard(&reads, SECOND, &|client| client != "dead")));
         assert_eq!(told(&mut store), [("c/5".to_owned(), 1_500), ("c/6".to_owned(), 1_500)]);
