@@ -76,7 +76,7 @@ local function hand_over(it, with)
       local who, lasts = known.who, known.lasts
       drop(it, who)
       if known.reads then read(it, who, lasts, with) else hold(it, who, known.kind, with, '1', lasts) end
-      wake(known, format('%s %d %d %d %s', who, with, micros, lasts, it.lock))
+      wake(known, format('%s %d %d %d %s %s', who, with, micros, lasts, id, it.lock))
     end
   end
   tell(it, is_stuck)

@@ -32,6 +32,8 @@ pub struct HandedOver {
     pub lasts: Duration,
     /// The name.
     pub name: Name,
+    /// The id of the node's record.
+    pub record: Arc<str>,
     /// When the node handed the name over, and on which connection the push came.
     pub stamp: Stamp,
     /// Whether the push may count as a vote: the node may vote, and the client has handled no later
@@ -76,15 +78,16 @@ impl Hint {
 }
 
 impl HandedOver {
-    /// Parses `OWNER BALLOT TIME H KEY`: TIME in microseconds, H in milliseconds.
+    /// Parses `OWNER BALLOT TIME H ID KEY`: TIME in microseconds, H in milliseconds, the record's ID.
     fn parse(text: &str) -> Option<Self> {
-        let mut words = text.splitn(5, ' ');
+        let mut words = text.splitn(6, ' ');
         let owner = words.next()?.into();
         let ballot = words.next()?.parse().ok().filter(|&ballot| ballot < LIMIT)?;
         let time = Duration::from_micros(words.next()?.parse().ok()?);
         let lasts = Duration::from_millis(words.next()?.parse().ok()?);
+        let record = words.next()?.into();
         let name = Name::of_key(words.next()?)?;
-        Some(Self { owner, ballot, lasts, name, stamp: Stamp { generation: 0, time }, counts: false })
+        Some(Self { owner, ballot, lasts, name, record, stamp: Stamp { generation: 0, time }, counts: false })
     }
 }
 
@@ -139,10 +142,11 @@ mod tests {
         let hint = Hint::parse("host/1/uuid", "7 500").unwrap();
         assert_eq!((hint.address(), hint.after), (Some(("host/1/uuid", 7)), Duration::from_millis(500)));
         assert_eq!(hint.granted, None);
-        let granted = Hint::parse("host/1/uuid", "7 host/1/uuid/7 99 5000001 3040 p:{a b}").unwrap().granted.unwrap();
+        let granted =
+            Hint::parse("host/1/uuid", "7 host/1/uuid/7 99 5000001 3040 id p:{a b}").unwrap().granted.unwrap();
         assert_eq!((&*granted.owner, granted.ballot, &**granted.name.text()), ("host/1/uuid/7", 99, "a b"));
         assert_eq!((granted.stamp.time, granted.counts), (Duration::from_micros(5_000_001), false));
-        assert_eq!(granted.lasts, Duration::from_millis(3_040));
+        assert_eq!((granted.lasts, &*granted.record), (Duration::from_millis(3_040), "id"));
         for garbage in [
             "",
             "7",
@@ -151,9 +155,10 @@ mod tests {
             "7 o",
             "7 o 1 2",
             "7 o 1 2 p:{a}",
-            "7 o 1 2 3 p:a",
-            "7 o x 2 3 p:{a}",
-            "7 o 1 2 -3 p:{a}",
+            "7 o 1 2 3 p:{a}",
+            "7 o 1 2 3 id p:a",
+            "7 o x 2 3 id p:{a}",
+            "7 o 1 2 -3 id p:{a}",
         ] {
             assert_eq!(Hint::parse("c", garbage), None, "{garbage}");
         }

@@ -416,6 +416,7 @@ impl Judge {
             (Verb::Claim, Answer::Refused) => rounds.refused(op, self.verdict.at),
             // A node that forgot the name has freed it.
             (Verb::Release, Answer::Released(_) | Answer::Forgot) => rounds.released(op),
+            (Verb::Withdraw, Answer::Released(true)) => rounds.withdrew(op),
             _ => {}
         }
         self.line.did(op, answer);

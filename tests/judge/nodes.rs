@@ -1,7 +1,7 @@
 //! The holds of each node, as its answers show them. If a node forgets, or its clock is stepped,
 //! the node may end holds early: the clients' rules must deal with that.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use super::history::{Answer, Micros, Op, Owner, Verb};
 use super::rule::{Rule, Verdict};
@@ -24,6 +24,8 @@ pub struct Nodes {
     /// The ballot up to which an owner's claims of a name were withdrawn; `u64::MAX` once the owner
     /// has ended. Readers have no entry: beside other readers, their late claims may be granted.
     tombs: HashMap<(u8, u8, Owner), u64>,
+    /// By node, name and owner: the ballots with which the node handed the name over.
+    handed: HashSet<(u8, u8, Owner, u64)>,
     /// The token up to which an owner's locks were released.
     over: HashMap<(u8, u8, Owner), u64>,
     /// The owner to which a node granted a name with a ballot.
@@ -79,6 +81,7 @@ impl Nodes {
     }
 
     pub fn handed_over(&mut self, now: Micros, op: Op, verdict: &mut Verdict) {
+        self.handed.insert((op.server, op.name, op.owner, op.ballot));
         self.granted(op, now + lasts(op.hand), verdict);
     }
 
@@ -149,8 +152,11 @@ impl Nodes {
     fn released(&mut self, op: Op, held: bool, verdict: &mut Verdict) {
         let key = (op.server, op.name, op.owner);
         if !op.shared {
-            // An owner that has ended must be granted nothing more, with any ballot.
-            let ballot = if op.verb == Verb::Release { u64::MAX } else { op.ballot };
+            // An owner that has ended must be granted nothing more, with any ballot. But the answer
+            // to a push covers only the pushed ballot: until the owner's own release comes, the
+            // node may grant a late claim with a higher ballot.
+            let answers_push = op.token == 0 && self.handed.contains(&(op.server, op.name, op.owner, op.ballot));
+            let ballot = if op.verb == Verb::Release && !answers_push { u64::MAX } else { op.ballot };
             let tomb = self.tombs.entry(key).or_default();
             *tomb = ballot.max(*tomb);
             let over = self.over.entry(key).or_default();
@@ -188,7 +194,8 @@ impl Nodes {
     }
 }
 
-/// How long a hold of `ms` milliseconds lasts at least, if the node's clock runs fast.
+/// How long a hold of `ms` milliseconds lasts at least, if the node's clock runs fast. A node cuts
+/// TIME to whole milliseconds, so a hold may be shorter by almost one.
 fn lasts(ms: u32) -> Micros {
-    Micros::from(ms) * 980
+    Micros::from(ms.saturating_sub(1)) * 980
 }

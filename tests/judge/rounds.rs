@@ -422,6 +422,14 @@ impl Rounds {
         }
     }
 
+    /// A withdrawal ended the owner's hold on this node. If the owner wins with a higher ballot, this
+    /// node does not know of it.
+    pub fn withdrew(&mut self, op: Op) {
+        if let Some(claimed) = self.tries.get_mut(&of(op)) {
+            claimed.granted.retain(|&node, ballot| node != op.node || *ballot > op.ballot);
+        }
+    }
+
     /// A node has begun or extended a hold of the name for this owner.
     pub fn has(&mut self, now: Micros, op: Op) {
         let quorum = self.quorum(op.process);
@@ -456,8 +464,8 @@ impl Rounds {
         self.waited.contains(&name) || self.had.contains_key(&name) || self.tries.iter().any(had)
     }
 
-    /// Whether a quorum of nodes still knows its grants to this owner. A node whose clock was set
-    /// forward after the owner asked does not count.
+    /// Whether a quorum of nodes still knows its grants to this owner. A node that carried out a
+    /// withdrawal of its grant, or whose clock was set forward after the owner asked, does not count.
     pub fn is_remembered(&self, of: Try) -> bool {
         let granted = |claimed: &Claimed| claimed.granted.keys().fold(0, |nodes, node| nodes | 1 << node);
         let known = |claimed: &Claimed| granted(claimed) & !claimed.set_forward;

@@ -54,6 +54,7 @@ pub fn judge_the_judge() {
     of_promises();
     of_readers();
     of_periods();
+    of_withdrawn_grants();
     of_observers();
     of_pushes();
     of_free_names();
@@ -210,6 +211,21 @@ fn of_nodes() {
     let first = [asked(claim), asked(release)];
     let late = [&did(1_010, release, Answer::Released(false))[..], &did(1_020, claim, Answer::Granted)].concat();
     finds(&[&first, &late], Some(Rule::LateClaim), "a claim overtaken by its release");
+    let pushed = Op { waits: true, ballot: 5, hand: 100, ..claim };
+    let (higher, own) = (Op { waits: true, ballot: 9, ..claim }, Op { ballot: 9, ..release });
+    let answer = Op { ballot: 5, sent: 1_010, ..release };
+    let ended = [&[asked(higher)][..], &did(20, higher, Answer::Refused), &[asked(own)]].concat();
+    let answered = [event(1_005, What::HandedOver(pushed)), event(1_010, What::Pushed(pushed)), asked(answer)];
+    let answered = [&answered[..], &did(1_020, answer, Answer::Released(true))].concat();
+    let (own, comes_late) = (did(1_040, own, Answer::Released(true)), |at| did(at, higher, Answer::Granted));
+    finds(&[&ended, &answered, &comes_late(1_030), &own], None, "a claim above the push whose release came first");
+    let own = did(1_040, Op { ballot: 9, ..release }, Answer::Released(false));
+    finds(&[&ended, &answered, &own, &comes_late(1_050)], Some(Rule::LateClaim), "and the owner's own release");
+    let short = Op { ttl: 3, ..op(Verb::Renew, 0, 15) };
+    let healed = [&[asked(claim), asked(short), asked(release)][..], &did(20, short, Answer::Healed)].concat();
+    let gone = |at| did(at, release, Answer::Released(false));
+    finds(&[&healed, &gone(2_100)], None, "a hold may be shorter by a millisecond, because TIME is cut");
+    finds(&[&healed, &gone(1_900)], Some(Rule::KeptOnNode), "it is not shorter than that");
     let (withdraw, again) = (op(Verb::Withdraw, 0, 1_000), Op { ballot: 2, ..op(Verb::Claim, 0, 1_005) });
     let goes_on = [asked(claim), asked(withdraw), asked(again)];
     let back = op(Verb::Release, 0, 1_100);
@@ -466,6 +482,39 @@ fn of_periods() {
     finds(nodes(), &[&a, &denied], None, "somebody had it");
     let back = [event(40, What::ClockStepped { node: 0, by_ms: -5_000 })];
     finds(nodes(), &[&a, &back, &skipped(1_500_000)], None, "the node's clock was set back");
+}
+
+/// Three nodes, and a job that runs once a period. The first owner's first ask reached only n0, and
+/// its second ask reached only n1 and n2. Then n2 forgot the job, and n0 and n2 let another do it.
+fn of_withdrawn_grants() {
+    let nodes = || {
+        let world = watched([0; 2]);
+        let clients = world.clients.iter().map(|client| Configured { nodes: 3, of: 7, ..*client }).collect();
+        Some(Watched { clients, ..world })
+    };
+    let on = |node: u8, op: Op| Op { node, server: node, ..op };
+    let granted = |nodes: &[u8], at, claim| {
+        let claims = nodes.iter().map(|&node| asked(on(node, claim)));
+        let grants = nodes.iter().flat_map(|&node| did(at, on(node, claim), Answer::Granted));
+        claims.chain(grants).collect::<Vec<_>>()
+    };
+    let first = |lease: u16, token, at| {
+        let what = What::First { process: lease, lease: lease.into(), name: 0, period: 1_000_000 };
+        [Holder(lease).acquired(token, at), event(at, what), Holder(lease).released(at + 5)]
+    };
+    let (asks, asks_again) = (op(Verb::Claim, 0, 5), Op { ballot: 2, ..op(Verb::Claim, 0, 15) });
+    let withdraw = op(Verb::Withdraw, 0, 12);
+    let withdrawn = [&[asked(withdraw)][..], &did(13, withdraw, Answer::Released(true))].concat();
+    let won = [&granted(&[1, 2], 20, asks_again)[..], &first(0, 2, 20)].concat();
+    let forgot = [event(40, What::NodeDown { node: 2, memory: Memory::Empty })];
+    let other = Op { ballot: 3, ..op(Verb::Claim, 1, 400_000) };
+    let again = [&granted(&[0, 2], 400_010, other)[..], &first(1, 3, 400_010)].concat();
+    let finds = |parts: &[&[Event]], rule, why: &str| finds(nodes(), &parts.concat(), rule, why);
+    let asked_first = granted(&[0], 10, asks);
+    let twice = Some(Rule::TwiceAPeriod);
+    finds(&[&asked_first, &withdrawn, &won, &forgot, &again], None, "only one node still knows of the job");
+    finds(&[&asked_first, &won, &forgot, &again], twice, "n0 was never asked to give its vote back");
+    finds(&[&asked_first, &withdrawn, &won, &again], twice, "no node forgot the job");
 }
 
 /// How long a waiter may rely on a push.

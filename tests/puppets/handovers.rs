@@ -34,7 +34,7 @@ pub fn queued(rank: u32) -> Answer {
 /// A node's hand-over to the owner of `claim`.
 pub fn handed(claim: &Asked, ballot: u64) -> HandedOver {
     let (owner, name, lasts) = (claim.owner.clone(), claim.names[0].clone(), claim.hand());
-    HandedOver { owner, ballot, lasts, name, stamp: at(101), counts: true }
+    HandedOver { owner, ballot, lasts, name, record: "record".into(), stamp: at(101), counts: true }
 }
 
 fn long(builder: QuorumBuilder) -> QuorumBuilder {

@@ -473,11 +473,11 @@ impl Core {
 
 /// The text that the script publishes for a hint.
 fn published(hint: &Hint, number: u64) -> String {
-    let Some(HandedOver { owner, ballot, lasts, name, stamp, .. }) = &hint.granted else {
+    let Some(HandedOver { owner, ballot, lasts, name, record, stamp, .. }) = &hint.granted else {
         return format!("{number} {}", hint.after.as_millis());
     };
     let (time, lasts) = (stamp.time.as_micros(), lasts.as_millis());
-    format!("{number} {owner} {ballot} {time} {lasts} {}", name.key())
+    format!("{number} {owner} {ballot} {time} {lasts} {record} {}", name.key())
 }
 
 fn refused(said: impl Into<String>) -> Fault {

@@ -54,6 +54,10 @@ impl Record {
         Self { id, process, since, word, synced: false, high: 0, mid: 0, floor: 0, rotated: now, list: None }
     }
 
+    pub(super) fn id(&self) -> Arc<str> {
+        self.id.clone()
+    }
+
     pub(super) fn old(id: &str) -> Self {
         let (word, age) = (Some(OldAtOnce::Init), Duration::from_secs(1 << 20));
         Self { synced: true, ..Self::new(&id.into(), &"".into(), Duration::ZERO, word, age) }

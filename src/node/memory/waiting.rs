@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::entry::Hold;
 use super::line::{Waiting, is_heard_by};
+use super::record::Record;
 use super::work::Work;
 use crate::node::hint::{HandedOver, Hint};
 use crate::node::operation::{Claim, Name, Operation};
@@ -141,7 +142,8 @@ impl Work<'_> {
             self.hold(name, Hold::new(owner, kind, ballot, 1, now, lasts));
         }
         let (owner, name) = (owner.clone(), name.clone());
-        let granted = HandedOver { owner, ballot, lasts, name, stamp: stamp(precise), counts: true };
+        let record = self.store.record.as_ref().map_or_else(Default::default, Record::id);
+        let granted = HandedOver { owner, ballot, lasts, name, record, stamp: stamp(precise), counts: true };
         self.store.hints.push(Hint::granted(granted));
     }
 

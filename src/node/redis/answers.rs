@@ -44,7 +44,7 @@ impl Answers {
             self.shared.without_hints(&harmless(&why));
         }
         let greets = jobs.iter().any(|job| job.request.operation.verb() == Verb::Hello);
-        let shown = if greets { Shown::ByHello } else { Shown::ByReply(id) };
+        let shown = if greets { Shown::WholeRecord } else { Shown::Id(id) };
         let seen = self.observe(time, shown, sent, received);
         let (mut ended, mut asks) = (None, false);
         for job in jobs {
@@ -69,8 +69,7 @@ impl Answers {
             self.deliver(job, received, reply);
         }
         if asks || !seen.same_record {
-            self.shared.state().stale = Some(received);
-            self.shared.settings.listener.heard(self.shared.index);
+            self.reread(received);
         }
         ended
     }
@@ -97,12 +96,22 @@ impl Answers {
         self.observed(received, Some(received.since(sent)), shown, |guard| guard.observe(time, sent, received))
     }
 
-    /// Whether a push counts as a vote. `time` is the node's time in the push. The push does not
-    /// count if a reply that the node sent later may have been handled before the push.
-    pub(super) fn observe_push(&self, time: Duration) -> bool {
+    /// Whether a push counts as a vote. `time` is the node's time in the push, and `id` its record.
+    /// The push does not count if a reply that the node sent later may have been handled before the
+    /// push.
+    pub(super) fn observe_push(&self, time: Duration, id: &str) -> bool {
         let received = self.shared.host.now();
-        let seen = self.observed(received, None, Shown::ByHello, |guard| guard.observe_push(time, received));
-        seen.trust.grants && !self.overtook
+        let seen = self.observed(received, None, Shown::Id(Some(id)), |guard| guard.observe_push(time, received));
+        if !seen.same_record {
+            self.reread(received);
+        }
+        seen.same_record && seen.trust.grants && !self.overtook
+    }
+
+    /// Asks for a hello, because the node contradicts the record that this client knows.
+    fn reread(&self, received: Tick) {
+        self.shared.state().stale = Some(received);
+        self.shared.settings.listener.heard(self.shared.index);
     }
 
     /// Decides which votes count at `received`. `look` passes the node's time to the restart guard,
@@ -118,8 +127,8 @@ impl Answers {
         state.round_trip = round_trip.or(state.round_trip);
         let stepped = look(&mut state.guard);
         let same_record = match shown {
-            Shown::ByReply(id) => state.guard.showed(id, received),
-            Shown::ByHello => true,
+            Shown::Id(id) => state.guard.showed(id, received),
+            Shown::WholeRecord => true,
         };
         let Trust { grants, extensions } = state.guard.trust(received);
         let grants = grants && state.standing.counts(received);
@@ -186,11 +195,10 @@ impl Answers {
 /// What a reply or a push shows about the node's record.
 #[derive(Clone, Copy, Debug)]
 enum Shown<'a> {
-    /// The record's id, in a reply to anything except hello; `None` if the node has no record.
-    ByReply(Option<&'a str>),
-    /// No id that must be compared: the reply to a hello has the whole record, and a push has no
-    /// id.
-    ByHello,
+    /// The record's id; `None` if the node has no record.
+    Id(Option<&'a str>),
+    /// The reply to a hello shows the whole record, so no id is compared.
+    WholeRecord,
 }
 
 /// Which votes count, whether the node still has the record that the client knows, and whether it

@@ -83,3 +83,22 @@ pub fn restarted_between_two_grants_of_one_round(script: &mut Script) {
     script.hold_back(1, &[1], 0..late + 20, NEVER);
     script.asks(20, 1, Part { round_timeout: Some(millis(300)), ..Part::default() });
 }
+
+/// A holds n0, and n0 is emptied. B's next ask gets a place beside the new record, but the reply,
+/// which shows this record, is lost. C's ask makes n0 hand over to B. This push must not count: A
+/// still relies on its hold.
+pub fn handed_over_beside_a_record_that_the_waiter_does_not_know(script: &mut Script) {
+    script.world(1, 4, 4_000, 24_000);
+    script.node_timeout(3_000);
+    script.jitter = 2;
+    script.asks(0, 0, Part::default());
+    script.hold_back(0, &[0], 100..NEVER, NEVER);
+    script.asks(100, 1, Part::default());
+    script.hold_one_way(1, &[0], 1, 400..1_000, NEVER);
+    let emptied = script.about(400, 300);
+    script.at(emptied, Cue::Flush(0));
+    // This client finds no record, and makes one.
+    script.asks(emptied + 20, 3, Part { timeout: millis(50), ..Part::default() });
+    let asks = script.about(1_050, 200);
+    script.asks(asks, 2, Part::default());
+}

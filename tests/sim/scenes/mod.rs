@@ -54,6 +54,7 @@ pub static SCENES: &[Scene] = &[
     scene!(doubt::stepped_there_and_back),
     scene!(doubt::rolling_restart_under_a_holder),
     scene!(doubt::restarted_between_two_grants_of_one_round),
+    scene!(doubt::handed_over_beside_a_record_that_the_waiter_does_not_know),
     scene!(turns::tokens_grow_though_wall_clocks_do_not),
     scene!(turns::answers_of_grants_are_lost),
     scene!(turns::release_overtakes_its_claim),

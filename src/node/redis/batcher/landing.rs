@@ -39,7 +39,7 @@ impl Batcher {
         let Some(mut hint) = self.messages.take(text) else { return };
         if let Some(granted) = &mut hint.granted {
             granted.stamp.generation = self.answers.generation;
-            granted.counts = self.answers.observe_push(granted.stamp.time);
+            granted.counts = self.answers.observe_push(granted.stamp.time, &granted.record);
         }
         self.shared.settings.listener.hint(self.shared.index, &hint);
     }

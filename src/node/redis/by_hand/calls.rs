@@ -8,7 +8,7 @@ use tokio::time::{advance, sleep};
 
 use super::stage::{MS, Stage, failed, granted, settled};
 use crate::node::redis::batches::BATCH;
-use crate::node::redis::tests::{SECOND, claimed, claimed_at_once, grants, request};
+use crate::node::redis::tests::{ID, SECOND, claimed, claimed_at_once, grants, request};
 use crate::node::redis::transport::Event;
 use crate::node::redis::{Job, Link, QUEUE, Shared, supervisor};
 use crate::node::{FaultKind, Node, NodeState, Reply, Sink, Verb};
@@ -175,7 +175,9 @@ async fn a_call_that_is_sent_again_has_no_more_time_than_one_that_is_not() {
 }
 
 /// A push that hands a name over.
-const PUSH: &str = "7 host/1/uuid/7 9 1000001 3040 p:{a}";
+fn push(id: &str) -> String {
+    format!("7 host/1/uuid/7 9 1000001 3040 {id} p:{{a}}")
+}
 
 impl Stage {
     fn says(&self, text: &str) {
@@ -197,17 +199,32 @@ async fn a_push_counts_however_many_messages_came_before_it() {
         sent.reply(grants(1));
         stage.says("7 0");
         granted(&mut answers).await;
-        stage.says(PUSH);
+        stage.says(&push(ID));
         settled().await;
         assert_eq!(stage.counted(), number);
     }
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_push_with_another_id_does_not_count_and_makes_the_node_doubted() {
+    let mut stage = Stage::guarded(60 * SECOND);
+    stage.admit().await;
+    let (sent, mut answers) = stage.calls(1).await.pop().unwrap();
+    sent.reply(grants(1));
+    granted(&mut answers).await;
+    stage.says(&push("another"));
+    settled().await;
+    assert_eq!((stage.counted(), stage.client.hints.load(Relaxed)), (0, 1));
+    stage.says(&push(ID));
+    settled().await;
+    assert_eq!((stage.counted(), stage.client.doubted.load(Relaxed)), (0, 1), "a doubted node has no vote");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_push_that_an_answer_may_have_overtaken_does_not_count_and_later_ones_do() {
     let mut stage = Stage::up().await;
     let (sent, mut answers) = stage.calls(1).await.pop().unwrap();
-    (0..300).for_each(|_| stage.says(PUSH));
+    (0..300).for_each(|_| stage.says(&push(ID)));
     sent.reply(grants(1));
     granted(&mut answers).await;
     let before = stage.counted();
@@ -221,7 +238,7 @@ async fn a_push_that_an_answer_may_have_overtaken_does_not_count_and_later_ones_
     let (sent, mut answers) = stage.calls(1).await.pop().unwrap();
     sent.reply(grants(1));
     granted(&mut answers).await;
-    stage.says(PUSH);
+    stage.says(&push(ID));
     settled().await;
     assert_eq!(stage.counted(), before + 1);
 }
