@@ -130,6 +130,9 @@ pub struct KnownNodes {
     nodes: Vec<Node>,
     /// Since when there has always been a node without a record or without a list in force.
     lacks: Option<Tick>,
+    /// Before this moment, the client puts its list in force on no node, so that clients of another
+    /// list can begin anew.
+    yields: Tick,
 }
 
 /// Facts about the client at one moment.
@@ -151,7 +154,7 @@ impl KnownNodes {
     pub fn new(list: Arc<List>, names: Vec<Arc<str>>, round_timeout: Duration, onlooker: bool) -> Self {
         let size = Size::of(u32::try_from(names.len()).unwrap_or(u32::MAX));
         let nodes = names.into_iter().map(Node::new).collect();
-        Self { list, size, round_timeout, onlooker, nodes, lacks: None }
+        Self { list, size, round_timeout, onlooker, nodes, lacks: None, yields: Tick::default() }
     }
 
     /// Updates what is known of a node; `known` is `None` if the node cannot be reached. Repeated
@@ -175,8 +178,14 @@ impl KnownNodes {
     pub fn plan(&mut self, now: Tick, holds: bool, random: u64) -> Plan {
         let lacks = self.nodes.iter().any(Node::lacks);
         self.lacks = self.lacks.or(Some(now)).filter(|_| lacks);
+        // The two lists lapse at almost the same moment. If clients of both put their lists in force
+        // then, each could again get the nodes that are near to it.
+        if let Some(lapses) = self.rival(now) {
+            self.yields = lapses + self.period(random);
+        }
         let looks = self.onlooker || self.other_list(now).is_some();
-        let moment = Moment { now, holds, looks, puts: !looks && self.all_were_asked(now) };
+        let puts = !looks && now >= self.yields && self.all_were_asked(now);
+        let moment = Moment { now, holds, looks, puts };
         for node in 0..self.nodes.len() {
             self.nodes[node].twins = self.twins(node, now);
         }
@@ -225,7 +234,7 @@ impl KnownNodes {
         let Moment { now, looks, puts, .. } = moment;
         let at = &self.nodes[node];
         let puts = puts && at.lacks();
-        let asks = !looks && self.lacks.is_some() && !at.was_asked(self.round_timeout, now);
+        let asks = !looks && self.lacks.is_some() && !at.was_asked(self.recent(), now);
         let syncs = !looks && self.sync(node, now).is_some();
         puts || asks || syncs || self.is_unclear(node, now) || at.is_outdated(&self.list, looks, now)
     }
@@ -238,7 +247,7 @@ impl KnownNodes {
         let patience = self.round_timeout;
         let late = now >= lacks + patience;
         self.nodes.iter().all(|node| match node.answer() {
-            Some(_) => node.was_asked(patience, now) || node.is_silent(patience, now),
+            Some(_) => node.was_asked(self.recent(), now) || node.is_silent(patience, now),
             None => late || !node.is_connecting(),
         })
     }
@@ -256,6 +265,12 @@ impl KnownNodes {
         self.list.every() / 20
     }
 
+    /// How long a node counts as asked before a list is put in force. Urgent hellos to different nodes
+    /// may be a `pause` apart for ever, so an answer must count for longer than that.
+    fn recent(&self) -> Duration {
+        self.round_timeout.max(self.pause()) * 2
+    }
+
     /// How long the answer to a hello counts, from the time at which the hello was sent.
     fn fresh(&self) -> Duration {
         self.list.every() * 2
@@ -270,6 +285,6 @@ impl KnownNodes {
             self.nodes[number].changes(&self.list, urgent, self.fresh(), self.round_timeout)
         };
         let changes = (0..self.nodes.len()).flat_map(of).flatten();
-        changes.chain(waits).filter(|&at| at > now).min().unwrap_or(Tick::NEVER)
+        changes.chain(waits).chain([self.yields]).filter(|&at| at > now).min().unwrap_or(Tick::NEVER)
     }
 }

@@ -380,12 +380,13 @@ pub enum What {
         node: u8,
     },
     /// A name has been free on a node since `since`, although this owner, the first live waiter,
-    /// has a place there. By the time `by`, a waiter should have asked, and the name should be held
-    /// again.
+    /// has a place there. By the time `by`, the waiter `asks` should have asked, and the name should
+    /// be held again.
     Idle {
         node: u8,
         name: u8,
         owner: Owner,
+        asks: Owner,
         since: Micros,
         by: Micros,
     },

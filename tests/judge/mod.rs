@@ -265,7 +265,9 @@ impl Judge {
                 });
                 self.nodes.handed_over(now, op, &mut self.verdict);
             }
-            What::Idle { node, name, owner, since, by } => self.idle(now, node, (owner, name), since..by),
+            What::Idle { node, name, owner, asks, since, by } => {
+                self.idle(now, node, [(owner, name), (asks, name)], since..by);
+            }
             What::Pushed(op) => self.rounds.as_mut().into_iter().for_each(|rounds| rounds.pushed(now, op)),
             What::NodeDown { node, memory } | What::Forgot { node, memory } if memory != Memory::Kept => {
                 self.forgot(now, node);
@@ -375,14 +377,19 @@ impl Judge {
         }
     }
 
-    /// Records a violation if a name was free on a node while an owner waited there. An owner that
-    /// a quorum granted the name waits no more, even if this node does not know of the grants.
-    fn idle(&mut self, now: Micros, node: u8, of: Try, free: Range<Micros>) {
+    /// Records a violation if a name was free on a node while the owner `first` waited there, and
+    /// the waiter `asks` did not ask in time. An owner that a quorum granted the name waits no more,
+    /// even if this node does not know of the grants. If these votes reached the owner's client, and
+    /// were enough to hold the name, the owner does not ask any more.
+    fn idle(&mut self, now: Micros, node: u8, [first, asks]: [Try; 2], free: Range<Micros>) {
         // The queues of a list that is not in force any more do not count.
-        let waits = self.rounds.as_ref().is_some_and(|rounds| !rounds.was_had(of) && rounds.has_one_list());
+        let waits = self
+            .rounds
+            .as_ref()
+            .is_some_and(|rounds| !rounds.was_had(first) && rounds.deadline(asks).is_none() && rounds.has_one_list());
         if waits && now >= free.end && self.calm.is_since(free.start) {
-            let long = now - free.start;
-            let why = format!("n{node} had it free for {long} us while owner number {} waited", of.0);
+            let (long, first, asks) = (now - free.start, first.0, asks.0);
+            let why = format!("n{node} had it free for {long} us while owner number {first} waited (silent: {asks})");
             self.verdict.broken(Rule::FreeThoughWaitedFor, why);
         }
     }

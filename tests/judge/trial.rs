@@ -551,7 +551,8 @@ fn of_pushes() {
 fn of_free_names() {
     let waits = Op { waits: true, ..op(Verb::Claim, 0, 10) };
     let refused = [&[asked(waits)][..], &did(20, waits, Answer::Refused)].concat();
-    let idle = |at| event(at, What::Idle { node: 0, name: 0, owner: 0, since: 30, by: 90 });
+    let silent = |asks| What::Idle { node: 0, name: 0, owner: 0, asks, since: 30, by: 90 };
+    let idle = |at| event(at, silent(0));
     let leaves = [asked(op(Verb::Release, 0, 200))];
     let finds = |happened: &[Event], rule, why: &str| {
         finds(Some(watched([0; 2])), &[&refused[..], happened, &leaves].concat(), rule, why);
@@ -567,6 +568,14 @@ fn of_free_names() {
     let again = Op { sent: 40, ..waits };
     let had = [&[asked(again)][..], &did(50, again, Answer::Granted)].concat();
     finds(&[&had[..], &[idle(100)]].concat(), None, "it has it from a quorum");
+    let other = Op { waits: true, ..op(Verb::Claim, 1, 40) };
+    let other_is = |answer| [&[asked(other)][..], &did(50, other, answer), &[event(100, silent(1))]].concat();
+    let other_leaves = asked(op(Verb::Release, 1, 150));
+    let finds_other = |answer, rule, why: &str| finds(&[&other_is(answer)[..], &[other_leaves]].concat(), rule, why);
+    finds_other(Answer::Refused, free, "another waiter is silent");
+    finds_other(Answer::Granted, None, "that other one has it from a quorum, so it asks no more");
+    let unheard = [asked(other), event(50, What::Did(other, Answer::Granted)), event(100, silent(1)), other_leaves];
+    finds(&unheard, free, "and does not know of that: it must ask");
 }
 
 /// Leaders as observers see them.

@@ -28,11 +28,16 @@ pub struct Idle {
     withdrawn: BTreeMap<Arc<str>, (u64, u32)>,
 }
 
+/// When the name must be held again at the latest, if this waiter asks in time.
+type Due = (Micros, Arc<str>);
+
 #[derive(Debug, Default)]
 struct Waited {
     asks: BTreeMap<Arc<str>, Asks>,
-    /// From when the name is free for its waiters, and when it must be held again at the latest.
-    free: Option<(Micros, Micros)>,
+    /// From when the name is free for its waiters, and the earliest dues first. Each waiter has its
+    /// own: a waiter that holds the name by the votes of other nodes does not ask any more, but the
+    /// waiters behind it do.
+    free: Option<(Micros, Vec<Due>)>,
     /// When the simulation checks the name next.
     looks: Option<Micros>,
     channel: Arc<str>,
@@ -88,49 +93,54 @@ impl Core {
             let waited = self.idle.waited.entry((node, name.clone())).or_default();
             waited.asks.extend(asks(now, operation, outcome));
             waited.asks.retain(|owner, _| live.contains(owner));
-            let is_free = |&(since, _): &(Micros, Micros)| since <= now && left == 0 && waited.epoch == epoch;
+            let is_same = left == 0 && waited.epoch == epoch;
+            let free = waited.free.take().filter(|(since, _)| *since <= now && is_same);
             let since = now + left;
-            let next = || {
-                let all = live.iter().enumerate().filter_map(|(place, owner)| Some((place, waited.asks.get(owner)?)));
-                let often = |place: usize, asks: &Asks| {
-                    let itself = asks.itself.max(pauses[place]);
-                    if place < 2 && heard { itself.min(asks.told.max(pauses[place])) } else { itself }
-                };
-                all.map(|(place, asks)| (asks.last + often(place, asks)).max(since) + often(place, asks)).min()
-            };
             // Allows for two asks: the hand-over ballot of the first ask may be too low for the
             // node.
-            let by = || Some((since, next()? + slack));
-            waited.free = waited.free.filter(is_free).or_else(by).filter(|_| !live.is_empty());
+            let by = |(place, owner): (usize, &Arc<str>)| {
+                let asks = waited.asks.get(owner)?;
+                let itself = asks.itself.max(pauses[place]);
+                let often = if place < 2 && heard { itself.min(asks.told.max(pauses[place])) } else { itself };
+                Some(((asks.last + often).max(since) + often + slack, owner.clone()))
+            };
+            let all = || {
+                let mut dues: Vec<Due> = live.iter().enumerate().filter_map(by).collect();
+                dues.sort_unstable();
+                (!dues.is_empty()).then_some((since, dues))
+            };
+            waited.free = free.or_else(all).filter(|_| !live.is_empty());
             (waited.epoch, waited.channel) = (epoch, channel.clone());
-            self.look_later(node, name);
+            self.look_after(0, node, name);
         }
     }
 
-    fn look_later(&mut self, node: usize, name: &Name) {
-        let waited = self.idle.waited.get_mut(&(node, name.clone()));
-        if let Some(waited) = waited.filter(|waited| waited.looks.is_none())
-            && let Some((_, by)) = waited.free
-        {
+    /// Looks at the first due after this time.
+    fn look_after(&mut self, time: Micros, node: usize, name: &Name) {
+        let Some(waited) = self.idle.waited.get_mut(&(node, name.clone())) else { return };
+        let mut dues = waited.free.iter().flat_map(|(_, dues)| dues).map(|due| due.0);
+        if let Some(by) = dues.find(|&by| by > time && waited.looks.is_none_or(|looks| by < looks)) {
             waited.looks = Some(by);
             self.schedule(by, Event::Act(Action::LookAtIdle(node, name.clone())));
         }
     }
 
-    /// Records a violation if a name that must be held by now is still free.
+    /// Records a violation for each waiter that had to ask, if the name must be held by now and is
+    /// still free.
     pub fn look_at_idle(&mut self, now: Micros, node: usize, name: &Name) {
         let Some(waited) = self.idle.waited.get_mut(&(node, name.clone())) else { return };
         waited.looks = None;
-        let (free, epoch, channel) = (waited.free, waited.epoch, waited.channel.clone());
-        let Some((since, by)) = free else { return };
-        if by > now {
-            return self.look_later(node, name);
-        }
+        let (epoch, channel) = (waited.epoch, waited.channel.clone());
+        let Some((since, mut passed)) = waited.free.clone() else { return };
+        passed.retain(|&(by, _)| by <= now);
+        self.look_after(now, node, name);
         let (left, live) = self.waiters(now, node, &channel, name);
         let is_known = self.plan.tail == 0.0 && !self.holds_back() && epoch == self.servers[node].epoch;
-        if let Some(first) = live.first().filter(|_| is_known && left == 0) {
-            let owner = self.history.owner(0, first);
-            self.history.record(now, What::Idle { node: node as u8, name: letter(name), owner, since, by });
+        let Some(first) = live.first().filter(|_| is_known && left == 0) else { return };
+        let owner = self.history.owner(0, first);
+        for (by, silent) in passed {
+            let asks = self.history.owner(0, &silent);
+            self.history.record(now, What::Idle { node: node as u8, name: letter(name), owner, asks, since, by });
         }
     }
 

@@ -35,6 +35,14 @@ impl KnownNodes {
         until.filter(|&until| now < until).map_or(MembershipState::Unknown, |until| MembershipState::Counts { until })
     }
 
+    /// When another list lapses that this client lets go first: both lists have one name, and each is
+    /// in force on some node. So the clients of both may keep each other out.
+    pub(super) fn rival(&self, now: Tick) -> Option<Tick> {
+        let others = self.nodes.iter().filter_map(|node| node.other(now));
+        let lapses = others.filter(|other| other.same_name && other.goes_first).map(|other| other.until).max()?;
+        self.nodes.iter().any(|node| node.showed(&self.list)).then_some(lapses)
+    }
+
     /// Another list, with the name of this client's list, that is in force on some node; and a text
     /// that names this node.
     pub(super) fn other_list(&self, now: Tick) -> Option<(String, &Other)> {
@@ -42,15 +50,15 @@ impl KnownNodes {
         Some((format!("another list is in force on {}", node.name), node.other(now)?))
     }
 
-    /// Whether clients of this list reach two servers by this node's name. A finding stays for
-    /// `List::spare` after the last report of another id, and until each connected node has
-    /// answered again, or is silent: this client may have been suspended, and others may not have
-    /// reported meanwhile.
+    /// Whether clients of this list reach two servers by this node's name. A finding ends when, for
+    /// `List::spare`, no other id was reported, although this client would have read reports. So it
+    /// does not end if several clients were suspended, or cut off, at the same time.
     pub(super) fn twins(&self, number: usize, now: Tick) -> Option<Twins> {
         let (node, (mut ids, are_certain)) = (&self.nodes[number], self.other_ids(number, now));
         if ids.is_empty() {
-            let lasts = |twins: &&Twins| now < twins.seen + self.list.spare() || !self.all_have_answered(now);
-            return node.twins.as_ref().filter(lasts).cloned();
+            let known = node.twins.clone()?;
+            let seen = if self.reads_reports(number, now) { known.seen } else { now };
+            return Some(Twins { seen, ..known }).filter(|_| now < seen + self.list.spare());
         }
         // Once found, the other ids are not unclear again: clients report them again and again.
         if !are_certain && node.twins.is_none() {
@@ -65,10 +73,15 @@ impl KnownNodes {
         Some(Twins { seen: now, why: why.into() })
     }
 
-    /// Whether each node has answered lately, except nodes that are unreachable or silent.
-    fn all_have_answered(&self, now: Tick) -> bool {
-        let is_heard = |node: &Node| node.fresh(self.fresh(), now).is_some() || node.is_silent(self.round_timeout, now);
-        self.nodes.iter().all(|node| node.answer().is_none() || is_heard(node))
+    /// Whether this client reads what others report of a node: the node and a quorum have answered
+    /// lately, and so has each other node that is connected.
+    fn reads_reports(&self, number: usize, now: Tick) -> bool {
+        let is_fresh = |node: &&Node| node.fresh(self.fresh(), now).is_some();
+        let connected = self.nodes.iter().filter(|node| node.answer().is_some());
+        let answered = self.nodes.iter().filter(is_fresh).count();
+        self.nodes[number].answer().is_some()
+            && answered >= self.size.quorum() as usize
+            && connected.count() == answered
     }
 
     /// The ids that clients of this list report for this node, and that differ from the id of this

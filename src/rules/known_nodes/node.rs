@@ -16,6 +16,8 @@ pub(super) struct Other {
     pub(super) until: Tick,
     /// Whether the other list has the name of this client's list.
     pub(super) same_name: bool,
+    /// Whether the other list's clients begin anew first if the two lists keep each other out.
+    pub(super) goes_first: bool,
     /// How the two lists differ, and what to do.
     pub(super) why: Arc<str>,
 }
@@ -26,6 +28,7 @@ impl Other {
         Self {
             until: now + in_force.left,
             same_name: name.is_none_or(|name| name == mine.name()),
+            goes_first: in_force.hash < *mine.hash(),
             why: difference(mine, &in_force.says, None).into(),
         }
     }
@@ -34,7 +37,7 @@ impl Other {
 /// The finding that a node's name leads clients to two servers.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Twins {
-    /// When clients last reported another id.
+    /// When clients last reported another id, or when this client last could read no reports.
     pub(super) seen: Tick,
     pub(super) why: Arc<str>,
 }
@@ -173,14 +176,20 @@ impl Node {
         self.answer().is_some() && self.record().is_none_or(|record| record.in_force.is_none())
     }
 
+    /// Whether this list was in force on the node at its last answer.
+    pub(super) fn showed(&self, list: &List) -> bool {
+        let in_force = self.record().and_then(|record| record.in_force.as_ref());
+        in_force.is_some_and(|in_force| in_force.hash == *list.hash())
+    }
+
     /// The other list in force on the node, unless the other list has lapsed by `now`.
     pub(super) fn other(&self, now: Tick) -> Option<&Other> {
         self.other.as_ref().filter(|other| now < other.until)
     }
 
     /// Whether the node has answered a hello lately, and so has shown which list is in force there.
-    pub(super) fn was_asked(&self, patience: Duration, now: Tick) -> bool {
-        self.fresh(patience * 2, now).is_some()
+    pub(super) fn was_asked(&self, recent: Duration, now: Tick) -> bool {
+        self.fresh(recent, now).is_some()
     }
 
     /// Whether a hello to the node has been unanswered for `patience`.

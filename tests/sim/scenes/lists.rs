@@ -3,7 +3,7 @@
 
 use super::part::Part;
 use super::records::{END, cut, holds, must, world};
-use super::script::{NEVER, Script, forgets, millis, pause};
+use super::script::{NEVER, Script, forgets, millis, pause, suspend};
 use crate::cue::Cue;
 use crate::judge::history::{Answer, Memory, Verb};
 
@@ -130,6 +130,25 @@ pub fn lists_that_hold_each_other_up_lapse_whatever_clocks_show(script: &mut Scr
     two_lists_hold_each_other_up(script, 3_000);
 }
 
+/// Each of the two shared nodes is near to one client, and far from the other. Whenever both lists
+/// have lapsed, each client could get the node that is near to it. One of them must get the name,
+/// although both go on.
+pub fn lists_that_lapse_together_do_not_keep_each_other_out_again(script: &mut Script) {
+    script.world(4, 0, 3_000, 3_000);
+    script.jitter = 5;
+    script.plan.lists = vec![vec![0, 1, 2], vec![0, 1, 3]];
+    for (process, node) in [(0, 1), (1, 0)] {
+        for sent in (0..30_000).step_by(20) {
+            script.hold_back(process, &[node], sent..sent + 20, sent + 60);
+        }
+    }
+    for process in 0..2 {
+        script.at(100, Cue::Starts);
+        script.asks(20_000, process, Part { timeout: millis(5_000), ..must() });
+        script.at(30_000, Cue::Kill(process));
+    }
+}
+
 /// A holds the name for longer than a list stays in force without renewal. B's list has to wait.
 pub fn a_list_is_kept_in_force(script: &mut Script) {
     a_and_b(script, 1);
@@ -207,6 +226,23 @@ pub fn two_servers_behind_one_name_for_long(script: &mut Script) {
     script.at(2_000, Cue::Splits { node: 0, process: 1, server: 3 });
     for at in (20_000..320_000).step_by(250) {
         (0..2).for_each(|process| script.asks(at, process, asks_for(100, 100)));
+    }
+}
+
+/// The name n0 leads B to another server, and A and B know that. Both are suspended at the same
+/// time, for longer than nodes keep reports. After that, A's claims reach n0 and n1, and B's claims
+/// reach the other server and n2.
+pub fn both_sides_of_two_servers_stand_still(script: &mut Script) {
+    script.world(3, 2, 1_000, 3_000);
+    script.plan.spares = 1;
+    script.at(2_000, Cue::Splits { node: 0, process: 1, server: 3 });
+    let (from, last) = (script.about(20_000, 2_000), script.about(3_000, 2_000));
+    (0..2).for_each(|process| script.at(from, suspend(process, last)));
+    let wakes = from + last;
+    script.strays(0, 2, Verb::Claim, from..wakes + 3_500, NEVER);
+    script.strays(1, 1, Verb::Claim, from..wakes + 3_500, NEVER);
+    for at in (wakes..wakes + 3_000).step_by(100) {
+        (0..2).for_each(|process| script.asks(at, process, asks_for(100, 300)));
     }
 }
 

@@ -106,15 +106,29 @@ fn twins_are_over_when_no_other_id_was_reported_for_15_s() {
     assert_eq!(bench.counts(), [0, 1, 2]);
 }
 
-/// Other clients may have dropped the reports while this client was suspended.
+/// The clients on both sides may have been suspended, or cut off, at the same time. They report
+/// their ids again with their second hellos.
 #[test]
-fn twins_stay_after_a_suspension_until_all_nodes_have_answered() {
-    let mut bench = with_twins();
-    bench.passes(60_000);
-    bench.all_hear([0, 1]);
-    assert_eq!(bench.counts(), [1]);
-    bench.all_hear([2]);
-    assert_eq!(bench.counts(), [0, 1, 2]);
+fn twins_stay_for_15_s_in_which_a_quorum_and_all_connected_nodes_have_answered() {
+    for away in [vec![], vec![2], vec![1, 2], vec![0, 1, 2]] {
+        let mut bench = with_twins();
+        bench.passes(60_000);
+        away.iter().for_each(|&node| bench.book.heard(node, None, bench.now));
+        assert_eq!(bench.counts(), [0; 0]);
+        bench.all_hear([0, 1]);
+        assert_eq!(bench.counts(), [1], "without {away:?}");
+        for _ in 0..3 {
+            bench.passes(4_900);
+            assert!(!bench.counts().contains(&0), "without {away:?}");
+            bench.all_hear(if away == [2] { 0..2 } else { 0..3 });
+        }
+        bench.passes(300);
+        // A node that is connected and silent prolongs the finding until it answers.
+        assert_eq!(bench.counts().contains(&0), !away.is_empty(), "without {away:?}");
+        bench.passes(5_000);
+        bench.all_hear(0..3);
+        assert_eq!(bench.counts(), [0, 1, 2], "without {away:?}");
+    }
 }
 
 #[test]

@@ -228,3 +228,49 @@ fn list_that_lapsed_on_a_doubted_node_asks_no_more() {
     bench.passes(1_000);
     assert!(bench.hellos().is_empty());
 }
+
+/// The stranger's hash is below that of three nodes, and above that of two nodes.
+#[test]
+fn client_lets_the_list_with_the_lower_hash_go_first_if_both_lists_lapse() {
+    for (nodes, waits) in [(3, 4_500), (2, 0)] {
+        let mut bench = Bench::up(nodes);
+        assert_eq!(stranger().hash() < bench.list.hash(), waits > 0);
+        bench.passes(5);
+        let other = bench.of_list(1, &stranger());
+        bench.hears(1, Some(other));
+        bench.plan();
+        bench.passes(70_000);
+        for node in 0..nodes {
+            let lacks = bench.without_list(node);
+            bench.hears(node, Some(lacks));
+        }
+        if waits > 0 {
+            let plan = bench.plan();
+            assert!(plan.hellos.iter().all(|(_, wanted)| wanted.intent == Intent::Keep), "{plan:?}");
+            bench.passes(waits);
+            for node in 0..nodes {
+                let lacks = bench.without_list(node);
+                bench.hears(node, Some(lacks));
+            }
+        }
+        assert!(bench.hellos().iter().all(|(_, intent)| *intent == Intent::Put));
+        assert_eq!(bench.plan().other_list, None);
+    }
+}
+
+/// Urgent hellos to a and b alternate. Each answer must count until the other node has answered.
+#[test]
+fn list_is_put_in_force_although_nodes_are_asked_at_different_moments() {
+    let mut bench = Bench::new(2);
+    bench.book = KnownNodes::new(
+        bench.list.clone(),
+        NAMES[..2].iter().map(|&name| name.into()).collect(),
+        at(50).since_origin(),
+        false,
+    );
+    bench.hears(0, None);
+    bench.plan();
+    bench.passes(125);
+    bench.hears(1, None);
+    assert_eq!(bench.hellos(), [(0, Intent::Put), (1, Intent::Put)]);
+}
