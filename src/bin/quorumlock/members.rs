@@ -164,7 +164,7 @@ impl Seen<'_> {
             Verdict::Duplicate => "one server is behind two addresses, which `quorumlock run` refuses".to_owned(),
             Verdict::Unknown => "no quorum of nodes answers".to_owned(),
             Verdict::TwoServers => {
-                "a name with two servers has no vote: stop one of them, or correct its address".to_owned()
+                "a name with two servers has no vote: wait for max_ttl, then stop the wrong server, or correct its address".to_owned()
             }
             Verdict::Other => self.lists.any_conflict().unwrap_or_default(),
             Verdict::This => format!("this list is in force on {own} of {all} nodes"),

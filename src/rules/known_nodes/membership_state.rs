@@ -67,8 +67,8 @@ impl KnownNodes {
         ids.extend(node.record().map(|record| &*record.id));
         let (name, ids) = (&node.name, ids.into_iter().collect::<Vec<_>>().join(", "));
         let why = format!(
-            "clients meet two servers behind the name {name} (records {ids}): stop one of them, or correct the address, \
-             so that the name leads all clients to one server"
+            "clients meet two servers behind the name {name} (records {ids}): wait for max_ttl, then stop the wrong \
+             server, or correct the address, so that the name leads all clients to one server"
         );
         Some(Twins { seen: now, why: why.into() })
     }

@@ -37,7 +37,7 @@ fn of_node(lists: &Lists<'_>, node: Node<'_>, all_unused: bool) -> Option<Findin
 fn two_servers(why: &str) -> Finding {
     Finding::new(Level::Warning, "two-servers", format!("It has no vote: {why}."))
         .why("Two servers behind one name may both grant a lock, so no vote of this node counts.")
-        .mend("Stop one of the two servers, or correct the address by which some clients reach the wrong one.")
+        .mend("Wait for max_ttl, then stop the wrong server, or correct the address by which some clients reach it.")
 }
 
 fn another(conflict: &str, whose: Whose) -> Finding {
