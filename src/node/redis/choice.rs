@@ -127,7 +127,7 @@ mod tests {
     fn a_transport_that_was_not_built_in_is_refused_with_what_to_do() {
         match "redis-rs".parse::<Transport>() {
             Ok(transport) => assert!(cfg!(feature = "redis-rs") && transport.name() == "redis-rs"),
-            Err(error) => assert!(!cfg!(feature = "redis-rs") && error.to_string().contains("the feature redis-rs")),
+            Err(error) => assert!(!cfg!(feature = "redis-rs") && error.to_string().contains("feature redis-rs")),
         }
     }
 
