@@ -173,7 +173,7 @@ pub use lock::{
 };
 pub use lock::{MAX_PERIOD, Once, OncePermit};
 pub use lock::{MAX_PERMITS, Permit, PermitsGuard, PermitsLease, QuorumSemaphore};
-pub use lock::{MAX_SESSION_NAMES, Session, SessionBuilder};
+pub use lock::{MAX_SESSION_NAMES, Session, SessionBuilder, Ticket};
 pub use node::redis::{Credentials, CredentialsProvider, FetchingCredentials, Tls, Transport};
 pub use node::{Description, Inspection, Kind as HoldKind, NodeState, NodeStatus};
 pub use protocol::{Inspected, Taken};

@@ -193,9 +193,9 @@ async fn every_series_exists_at_zero_from_connect() {
     assert_eq!(now.sum("quorumlock_build_info", &build), 1.0, "{}", now.text);
 }
 
-/// QuorumlockNoQuorum reads this gauge. Without the right, nobody can acquire a lock.
+/// QuorumlockNoQuorum reads this gauge. Such a node grants no lock.
 #[tokio::test]
-async fn node_that_refuses_hellos_or_claims_is_not_up() {
+async fn node_that_refuses_hellos_or_has_no_memory_is_not_up() {
     let recorder = exporter().build_recorder();
     let (told, _local) = (recorder.handle(), metrics::set_default_local_recorder(&recorder));
     let servers = servers(1).await;
@@ -212,13 +212,15 @@ async fn node_that_refuses_hellos_or_claims_is_not_up() {
     becomes(0.0, "it refuses hellos").await;
     rights(&["+evalsha"]);
     becomes(1.0, "it answers hellos again").await;
+    assert_eq!(server.command(&["CONFIG", "SET", "maxmemory", "1"]), "OK");
+    becomes(0.0, "it is out of memory").await;
+    assert_eq!(server.command(&["CONFIG", "SET", "maxmemory", "0"]), "OK");
+    becomes(1.0, "it has memory again").await;
+    // A user may lack the rights to some names only.
     rights(&["resetkeys", "~quorumlock:node"]);
     let lock = quorum.lock(name("wanted"));
     assert!(answer(|| lock.try_acquire()).await.is_err());
-    becomes(0.0, "it refuses claims").await;
-    rights(&["~*"]);
-    assert!(answered(|| lock.try_acquire()).await.is_some());
-    becomes(1.0, "it carries out claims again").await;
+    assert_eq!(Exposition::of(&told).sum("quorumlock_node_up", &[]), 1.0);
 }
 
 /// All series exist from the start: no operation registers a series later.

@@ -18,7 +18,7 @@ use common::server::Server;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestCaseError, TestRunner};
 use quorumlock::node::memory::Store;
-use quorumlock::node::operation::{Hello, Intent};
+use quorumlock::node::operation::{Hello, Intent, Predecessor};
 use quorumlock::node::redis::RedisNode;
 use quorumlock::node::{HandedOver, Hint, Inspection, Kind, Name, Note, Operation, Outcome, Queued, Verb, Waiter};
 use quorumlock::rules::handover::Stamp;
@@ -177,9 +177,9 @@ fn operation(sketch: Sketch, names: &[Name; 3]) -> Operation {
         count: sketch.count,
         waiter: sketch.waits.map(|(arrival, again)| Waiter { arrival, lasts: handed_for(&sketch), again }),
         next: sketch.next,
-        // For a reader's claim, the token of the writer that the reader may follow. For other
-        // verbs, the token.
-        token: if sketch.verb == Verb::Claim && sketch.count < 3 { 0 } else { sketch.next.min(sketch.ballot) },
+        token: sketch.next.min(sketch.ballot),
+        follows: (sketch.verb == Verb::Claim && sketch.count > 2)
+            .then(|| Predecessor { owner: owner((sketch.owner + 1) % 4), token: sketch.next.min(sketch.ballot) }),
         kind: Kind::of(u64::from(sketch.owner % 4)),
         gate: gate(&sketch, names),
         note: Some(note(&sketch)).filter(|_| sketch.verb == Verb::Renew && sketch.next < 100),

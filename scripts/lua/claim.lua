@@ -1,9 +1,9 @@
 -- Grants all names of a claim, or none: docs/protocol.md lists the checks in their order.
 -- KEYS    P..node; for each name P{name}, :readers, :waiting, :queue; a gate's keys come last
 -- ARGV    names (a gate counts as one), list (of the client; '': not checked), owner, mode ('lock',
---         'reader', or 'permit': also checks the gate), kind, ttl, ballot, follows (token of the
---         writer that becomes this reader; else 0), arrival, H, again (ms to the next ask; 0: this
---         claim does not wait), next
+--         'reader', or 'permit': also checks the gate), kind, ttl, ballot, from and follows (the
+--         owner whose holds this claim takes over, and its token; '' and 0: takes over nothing),
+--         arrival, H, again (ms to the next ask; 0: this claim does not wait), next
 -- Returns nothing if all names are granted, or the first refusal: nolist; other, TEXT, MS LEFT;
 --         stale, BAR; lost, ''; misused, NUMBER (of the name, from 1); held, HOLDER, MS LEFT, BAR
 --         (`read_fence` counts too), PLACE (0: none), KIND
@@ -34,12 +34,11 @@ local function stale(seen, bar)
 end
 
 -- The refusal of name number `i`; nil or false if this name can be granted.
-local function refusal(seen, i, follows)
+local function refusal(seen, i, from, follows)
   local it = seen[i]
-  if follows > 0 and follows <= it.over then return {'lost', ''} end
+  if from ~= '' and (follows <= it.over or not it.holder) then return {'lost', ''} end
   if misused(it, kind + 0 == GATE) then return {'misused', i} end
-  -- In a downgrade, the writer CLIENT/7 becomes the reader CLIENT/s7.
-  local downgrades = is_reader and it.ends > now and string.gsub(it.owner, '/(%d+)$', '/s%1') == owner
+  local takes_over = from ~= '' and it.ends > now and it.owner == from
   if it.holder == owner then
     -- The hold's ballot may be above the fence, which readers do not raise, or below the floor,
     -- which a sync may have raised.
@@ -48,19 +47,19 @@ local function refusal(seen, i, follows)
     local is_good = (is_again or is_new) and ballot > max(floor, it.over)
     return not is_good and stale(seen, max(it.bar, with))
   end
-  if it.holder and not downgrades then return held(it) end
+  if it.holder and not takes_over then return held(it) end
   if ballot <= it.bar then return stale(seen, it.bar) end
-  if downgrades or not it.queue or next_ballot <= ballot then return end
+  if takes_over or not it.queue or next_ballot <= ballot then return end
   local other = more().head(it, true)
   if not other or again > 0 and other.arrival > arrival then return end
   more().hand_over(it, next_ballot)
   return held(it)
 end
 
-return each(12, 4, function(at, key)
-  local of, mode, follows
-  first, names, of, owner, mode, kind, ttl, ballot, follows, arrival, lasts, again = key, unpack(ARGV, at, at + 10)
-  names, ttl, ballot, next_ballot = names - (mode == 'permit' and 1 or 0), ttl + 0, ballot + 0, ARGV[at + 11] + 0
+return each(13, 4, function(at, key)
+  local of, mode, from, follows
+  first, names, of, owner, mode, kind, ttl, ballot, from, follows, arrival, lasts, again = key, unpack(ARGV, at, at + 11)
+  names, ttl, ballot, next_ballot = names - (mode == 'permit' and 1 or 0), ttl + 0, ballot + 0, ARGV[at + 12] + 0
   arrival, lasts, again, is_reader = arrival + 0, lasts + 0, again + 0, mode == 'reader'
   if of ~= '' and of ~= list then
     if not list then return {'nolist'} end
@@ -77,7 +76,7 @@ return each(12, 4, function(at, key)
     if who then return {'held', who, left, gate.bar, 0, GATE} end
   end
   for i = 1, names do
-    local refused = refusal(seen, i, follows + 0)
+    local refused = refusal(seen, i, from, follows + 0)
     if refused then return refused end
   end
   for _, it in ipairs(seen) do

@@ -107,6 +107,11 @@ impl Settings {
         }
     }
 
+    /// The name on the nodes for a text that `key_format` has formatted already.
+    pub(crate) fn formatted(&self, text: &str) -> Result<Name> {
+        Name::new(&self.prefix, text)
+    }
+
     /// The reverse of `name`: the caller's name. `None` if `text` does not fit the key format.
     pub(crate) fn told(&self, text: &Arc<str>) -> Option<Arc<str>> {
         let Some(format) = &self.key_format else { return Some(text.clone()) };

@@ -7,12 +7,13 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
-use super::held::{Dropped, Held, Leases};
+use super::held::{Dropped, Held, Leases, Sent};
 use super::schedule::Timed;
 use super::watch::{self, Watched};
 use crate::config::Rules;
 use crate::error::{Error, ErrorKind, NodeReport, Result};
 use crate::host::before;
+use crate::node::{Name, Predecessor};
 use crate::protocol::{Grant, ReleaseSet};
 use crate::rules::tally::Freed;
 use crate::rules::{LostReason, Tick};
@@ -52,6 +53,18 @@ impl Leases {
             }
         }
     }
+}
+
+/// A lock that this process does not renew any more, and has not released.
+pub(crate) struct HandedOn {
+    pub(crate) name: Name,
+    pub(crate) lock: Predecessor,
+    /// The highest ballot of the owner's asks and pushes.
+    pub(crate) highest: u64,
+    /// The lock's validity.
+    pub(crate) remaining: Duration,
+    /// The hash of the client's list.
+    pub(crate) list: Arc<str>,
 }
 
 /// A view of a held lock. It is cheap to clone, and does not keep the lock held.
@@ -163,17 +176,23 @@ impl Lease {
     /// Changes the holder's note, and waits until a quorum has stored the note.
     pub(crate) async fn say(&self, says: Arc<str>) -> Result<()> {
         self.0.leases.home.can_wait()?;
-        let (held, names) = (&self.0, listed(self.0.grant.names()));
-        let until = held.round_timeout();
-        let Some((renewing, told)) = held.say(says)? else {
-            let message = format!("the note on {names} was not stored: the lock is no longer renewed");
+        let sent = self.0.say(says)?;
+        self.extended(sent, || format!("the note on {} was not stored", listed(self.0.grant.names()))).await
+    }
+
+    /// Waits until a quorum has extended the lock by this renewal. `undone` returns the first words
+    /// of the message otherwise.
+    async fn extended(&self, sent: Option<Sent>, undone: impl Fn() -> String) -> Result<()> {
+        let until = self.0.round_timeout();
+        let Some((renewing, told)) = sent else {
+            let message = format!("{}: the lock is no longer renewed", undone());
             return Err(Error::new(ErrorKind::Unavailable, message));
         };
-        match before(held.host(), until, told).await {
+        match before(self.0.host(), until, told).await {
             Some(Ok(true)) => Ok(()),
             _ if !self.is_held() => Err(self.lost_error()),
             _ => {
-                let message = format!("the note on {names} was not stored by a quorum");
+                let message = format!("{}: no quorum confirmed it", undone());
                 Err(Error::new(ErrorKind::Unavailable, message).with_nodes(renewing.reports()))
             }
         }
@@ -272,8 +291,10 @@ impl LockGuard {
         self.lease.clone()
     }
 
-    pub(crate) fn grant(&self) -> &Grant {
-        &self.lease.0.grant
+    /// This lock, for an owner that takes it over.
+    pub(crate) fn predecessor(&self) -> Predecessor {
+        let grant = &self.lease.0.grant;
+        Predecessor { owner: grant.owner().into(), token: grant.token() }
     }
 
     /// Stops renewals. If a renewal is under way, its result does not end the lock.
@@ -314,6 +335,34 @@ impl LockGuard {
             Dropped::Kept => Ok(Released::Released),
             Dropped::Expired => Ok(Released::AlreadyExpired),
             Dropped::Released(freeing) => held.leases.confirmed(&freeing, until, || listed(held.grant.names())).await,
+        }
+    }
+
+    /// Renews the lock, and then ends this guard without a release, so that another owner can take
+    /// over the lock.
+    pub(crate) async fn hand_on(mut self) -> Result<HandedOn, (Error, Self)> {
+        let held = self.lease.0.clone();
+        let sent = match held.may_hand_on() {
+            Ok(()) => held.extend(),
+            Err(error) => return Err((error, self)),
+        };
+        let undone = || format!("the lock on {} did not become a ticket", listed(held.grant.names()));
+        if let Err(error) = self.lease.extended(sent, undone).await {
+            return Err((error, self));
+        }
+        match held.hand_on() {
+            Ok(remaining) => {
+                self.holds = false;
+                let (lock, highest) = (self.predecessor(), held.grant.won().highest);
+                Ok(HandedOn {
+                    name: held.name().clone(),
+                    lock,
+                    highest,
+                    remaining,
+                    list: held.leases.voters.claimed.clone(),
+                })
+            }
+            Err(error) => Err((error, self)),
         }
     }
 

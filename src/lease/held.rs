@@ -40,6 +40,9 @@ pub(crate) struct Leases {
     pub(super) _closing: DropGuard,
 }
 
+/// A renewal that was sent, and a receiver that gets `true` if a quorum has extended the lock.
+pub(super) type Sent = (Renewing, oneshot::Receiver<bool>);
+
 /// One acquired lock.
 #[derive(Debug)]
 pub(super) struct Held {
@@ -149,13 +152,45 @@ impl Held {
     /// Changes the holder's note; fails if the lock is lost. Returns the renewal that carries the
     /// note, and a receiver that gets `true` if a quorum has stored the note. `None` if the lock
     /// may not be renewed any more.
-    pub(super) fn say(self: &Arc<Self>, says: Arc<str>) -> Result<Option<(Renewing, oneshot::Receiver<bool>)>> {
+    pub(super) fn say(self: &Arc<Self>, says: Arc<str>) -> Result<Option<Sent>> {
         let mut state = self.state();
         let held = state.tenure.is_held(self.now());
         if let Some(spoken) = state.spoken.as_mut().filter(|_| held) {
             spoken.change(says);
             return Ok(self.renew_now(&mut state));
         }
+        drop(state);
+        Err(self.lost_error())
+    }
+
+    /// Renews the lock now. `None` if it may not be renewed any more.
+    pub(super) fn extend(self: &Arc<Self>) -> Option<Sent> {
+        self.renew_now(&mut self.state())
+    }
+
+    /// Returns an error if another owner could not take over this lock.
+    pub(super) fn may_hand_on(&self) -> Result<()> {
+        let names = self.grant.names();
+        if names.len() > 1 {
+            return Err(Error::config(format!(
+                "the lock has {} names; only a lock on one name can become a ticket",
+                names.len()
+            )));
+        }
+        alone(&self.state())
+    }
+
+    /// Ends the lease without a release. Returns the validity that is left.
+    pub(super) fn hand_on(&self) -> Result<Duration> {
+        let mut state = self.state();
+        alone(&state)?;
+        let remaining = state.tenure.remaining(self.now());
+        if state.tenure.release(self.now()) {
+            let freeing = self.release(state, Some(Duration::MAX));
+            debug_assert!(freeing.is_none(), "nothing is released");
+            return Ok(remaining);
+        }
+        // `lost_error` locks the state again.
         drop(state);
         Err(self.lost_error())
     }
@@ -215,7 +250,7 @@ impl Held {
 
     /// Sends a renewal now, even if none is due. When the lease has recorded the result, the
     /// receiver gets `true` if a quorum has extended the lock, else `false`.
-    fn renew_now(self: &Arc<Self>, state: &mut State) -> Option<(Renewing, oneshot::Receiver<bool>)> {
+    fn renew_now(self: &Arc<Self>, state: &mut State) -> Option<Sent> {
         let (renewing, until) = self.send_renewal(state)?;
         let (tell, told) = oneshot::channel();
         let heard = Self::heard(Arc::downgrade(self), renewing.clone(), until);
@@ -357,6 +392,14 @@ impl Held {
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Returns an error if the lock has several guards.
+fn alone(state: &State) -> Result<()> {
+    match state.holds {
+        0 | 1 => Ok(()),
+        _ => Err(Error::config("the lock has other guards; drop them before you make a ticket")),
     }
 }
 

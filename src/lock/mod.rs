@@ -29,6 +29,7 @@ mod session;
 mod session_builder;
 mod sessions;
 mod set;
+mod ticket;
 
 pub use builder::QuorumBuilder;
 pub use election::Election;
@@ -50,3 +51,4 @@ pub use semaphore::QuorumSemaphore;
 pub use session::Session;
 pub use session_builder::SessionBuilder;
 pub use sessions::MAX_SESSION_NAMES;
+pub use ticket::Ticket;

@@ -12,7 +12,7 @@ use crate::config::Rules;
 use crate::error::{Error, Result};
 use crate::host::before;
 use crate::lease::{Lease, LockGuard, WeakLease};
-use crate::node::{Mode, Name};
+use crate::node::{Mode, Name, Predecessor};
 use crate::protocol::{ClaimKind, Claimant, Grant, Open, Patience, fetch_note};
 use crate::rules::Tick;
 use crate::words::{about, listed};
@@ -383,9 +383,9 @@ impl QuorumLock {
         Error::new(patience.out_of_time(), why)
     }
 
-    /// Tries once to turn `writer` into a reader.
-    pub(super) async fn follow(&self, writer: &LockGuard) -> Result<LockGuard> {
-        self.timed(Patience::Once, ClaimKind::Follows(writer.grant())).await
+    /// Tries once to take over this lock.
+    pub(super) async fn follow(&self, lock: &Predecessor) -> Result<LockGuard> {
+        self.timed(Patience::Once, ClaimKind::Follows(self.mode, lock)).await
     }
 
     async fn timed(&self, patience: Patience, who: ClaimKind<'_>) -> Result<LockGuard> {

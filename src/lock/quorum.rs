@@ -230,8 +230,7 @@ impl Quorum {
             // Nodes with slightly longer round trips will be ready soon, and a lock with more votes
             // survives more failures.
             let grace = host.now().since(began) / GRACE;
-            let settled =
-                self.changed_until(&mut changes, |nodes| nodes.iter().all(|node| node.state != NodeState::Connecting));
+            let settled = self.changed_until(&mut changes, |nodes| nodes.iter().all(|node| !node.state.is_pending()));
             let _ = before(host, host.now() + grace, settled).await;
             return self.refuse_duplicates();
         }
@@ -306,7 +305,7 @@ impl Quorum {
         let looks = self.0.leases.voters.membership.onlooker;
         let usable = |node: &&NodeStatus| {
             let answers = match node.state {
-                NodeState::OtherList { .. } | NodeState::Twins { .. } => true,
+                NodeState::OtherList { .. } | NodeState::Twins { .. } | NodeState::Unclear => true,
                 // The server answers, but has no record. An onlooker makes no record, so for an
                 // onlooker the node stays `Connecting`.
                 NodeState::Connecting => node.run.is_some(),
@@ -362,8 +361,8 @@ impl Quorum {
 
 /// Whether this process may have a connection to the node.
 fn connected(node: &NodeStatus) -> bool {
-    use NodeState::{Connecting, OtherList, Quarantined, Twins, Up};
-    matches!(node.state, Up | Quarantined { .. } | Connecting | OtherList { .. } | Twins { .. })
+    use NodeState::{Connecting, OtherList, Quarantined, Twins, Unclear, Up};
+    matches!(node.state, Up | Quarantined { .. } | Connecting | Unclear | OtherList { .. } | Twins { .. })
 }
 
 impl fmt::Debug for Quorum {
@@ -424,10 +423,10 @@ mod tests {
         }
     }
 
-    /// The number of operations in a call. A claim has 4 keys and 12 arguments. Other operations
+    /// The number of operations in a call. A claim has 4 keys and 13 arguments. Other operations
     /// have 5 keys.
     const fn operations(keys: usize, arguments: usize) -> usize {
-        if arguments * 4 == keys * 12 { keys / 4 } else { keys / 5 }
+        if arguments * 4 == keys * 13 { keys / 4 } else { keys / 5 }
     }
 
     impl Dialer for After {

@@ -339,7 +339,7 @@ impl WriteGuard {
         self.guard.ensure(Duration::ZERO)?;
         // Stop renewals: nodes that have granted the reader would answer `lost`.
         self.guard.hold_still();
-        let reader = match self.reads.follow(&self.guard).await {
+        let reader = match self.reads.follow(&self.guard.predecessor()).await {
             Ok(reader) => reader,
             Err(error) => {
                 if error.kind() == ErrorKind::Lost {

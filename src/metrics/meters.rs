@@ -37,7 +37,7 @@ pub(crate) struct Meters {
 pub(crate) struct GreeterMeters {
     other: Gauge,
     twins: Vec<Gauge>,
-    /// The gauges that the nodes also set when a connection begins or ends.
+    /// The gauges that the nodes set to 0 when a connection ends.
     up: Vec<Gauge>,
 }
 

@@ -121,7 +121,7 @@ table! {
     LATE_GRANTS = "quorumlock_late_grants_total", Counter, Count, &[], ["quorum"],
         "Grants that came after their round had failed. The client released them";
     NODE_UP = "quorumlock_node_up", Gauge, Count, &[], ["quorum", "node"],
-        "1 while the node is connected, and carries out hellos and claims";
+        "1 while the node is connected, carries out hellos, and is not out of memory";
     NODE_QUARANTINED = "quorumlock_node_quarantined", Gauge, Count, &[], ["quorum", "node"],
         "1 while the node votes on no claim, because it may have forgotten locks, or ended locks early";
     NODE_DOUBTS = "quorumlock_node_doubts_total", Counter, Count, &[], ["quorum", "node", "reason"],

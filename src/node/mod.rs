@@ -24,7 +24,7 @@ pub use hint::{HandedOver, Hint, Listener};
 pub use inspection::{Description, Inspection};
 pub use memory::MemoryNode;
 pub use operation::{
-    Claim, Hello, Intent, Kind, Mode, Name, Note, Operation, Release, Renew, Revoke, Scan, Verb, Waiter,
+    Claim, Hello, Intent, Kind, Mode, Name, Note, Operation, Predecessor, Release, Renew, Revoke, Scan, Verb, Waiter,
 };
 pub use reply::{Fault, FaultKind, Outcome, Queued, Reply, ReplyTo, Sink};
 pub use status::{NodeState, NodeStatus};
@@ -84,9 +84,8 @@ pub trait Node: fmt::Debug + Send + Sync + 'static {
         self.status().state == NodeState::Up
     }
 
-    /// Whether the server refused the last hello, or lately a claim for which the user lacks a
-    /// right.
-    fn refuses(&self) -> bool {
+    /// Whether the node is connected, carried out the last hello, and is not out of memory.
+    fn is_usable(&self) -> bool {
         false
     }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::reply::{Fault, FaultKind, Outcome, Reply};
-use super::status::{NodeState, NodeStatus, UNCLEAR, UNLISTED};
+use super::status::{NodeState, NodeStatus, UNLISTED};
 use crate::error::{NodeCause, NodeReport};
 
 impl NodeReport {
@@ -22,7 +22,6 @@ impl NodeReport {
 
     pub(crate) fn of_status(status: &NodeStatus) -> Self {
         let said = match (&status.state, &status.run) {
-            (NodeState::Connecting, _) if status.unclear => UNCLEAR.to_owned(),
             (NodeState::Connecting, Some(_)) => UNLISTED.to_owned(),
             (state, _) => state.to_string(),
         };
@@ -67,7 +66,7 @@ impl NodeState {
         match self {
             Self::Up => NodeCause::Agreed,
             Self::Quarantined { .. } => NodeCause::Quarantined,
-            Self::Connecting => NodeCause::Silent,
+            Self::Connecting | Self::Unclear => NodeCause::Silent,
             Self::Down { .. } => NodeCause::Down,
             Self::OtherList { .. } => NodeCause::OtherList,
             Self::Twins { .. } => NodeCause::Twins,
@@ -118,8 +117,6 @@ mod tests {
         assert_eq!(of(NodeState::OtherList { why: "why".into() }), NodeCause::OtherList);
         assert_eq!(of(NodeState::Twins { why: "why".into() }), NodeCause::Twins);
         assert_eq!(of(NodeState::Replica), NodeCause::Unfit);
-        let mut status = NodeStatus::new("redis://a:6379".into(), NodeState::Connecting);
-        (status.run, status.unclear) = (Some("run".to_owned()), true);
-        assert_eq!(NodeReport::of_status(&status).said, UNCLEAR);
+        assert_eq!(of(NodeState::Unclear), NodeCause::Silent);
     }
 }

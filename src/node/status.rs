@@ -24,9 +24,11 @@ pub enum NodeState {
         /// The reason.
         doubt: Doubt,
     },
-    /// The client is still connecting, or the client's list is not in force on the node yet, or
-    /// [`NodeStatus::unclear`] is set.
+    /// The client is still connecting, or the client's list is not in force on the node yet.
     Connecting,
+    /// Another client has just reported another server behind the node's name. No vote counts until
+    /// the client has read the node's record again, which decides whether there are two servers.
+    Unclear,
     /// There is no connection.
     Down {
         /// Why the last attempt failed, or the last connection ended.
@@ -62,6 +64,12 @@ impl NodeState {
         matches!(self, Self::Replica | Self::Cluster | Self::Duplicate { .. })
     }
 
+    /// Whether the state may end in a moment, with the node's next answer.
+    #[must_use]
+    pub const fn is_pending(&self) -> bool {
+        matches!(self, Self::Connecting | Self::Unclear)
+    }
+
     /// Whether the node takes part: its votes on claims count now, or will count after its
     /// quarantine.
     #[must_use]
@@ -73,18 +81,22 @@ impl NodeState {
 /// The text for a node that is connected but not usable yet, because this client's list is not in
 /// force on the node.
 pub(crate) const UNLISTED: &str = "connected, but this client's list is not in force there yet";
-/// The text for a node whose record must be read again: see [`NodeStatus::unclear`].
-pub(crate) const UNCLEAR: &str =
-    "connected, but another client reports another server behind this node's name; this is being checked";
 
 impl fmt::Display for NodeState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Up => f.write_str("up"),
+            // The time is not shown: if too few other nodes answer, it does not end.
+            Self::Quarantined { doubt: doubt @ Doubt::Unsynced, .. } => {
+                write!(f, "quarantined: {}", suspicion(*doubt))
+            }
             Self::Quarantined { left, doubt } => {
                 write!(f, "quarantined for {} more: {}", words::left(*left), suspicion(*doubt))
             }
             Self::Connecting => f.write_str("no answer yet"),
+            Self::Unclear => f.write_str(
+                "connected, but another client reports another server behind this node's name; this is being checked",
+            ),
             Self::OtherList { why } => write!(f, "other list: {why}"),
             Self::Twins { why } => write!(f, "two servers: {why}"),
             Self::Down { why } => write!(f, "down: {why}"),
@@ -117,10 +129,6 @@ pub struct NodeStatus {
     pub name: Arc<str>,
     /// Whether the node's votes count; if they do not, why.
     pub state: NodeState,
-    /// Whether another client has just reported another server behind the node's name. The state is
-    /// `Connecting` until the client has read the node's record again, which decides whether there
-    /// are two servers.
-    pub unclear: bool,
     /// The server's run id; `None` if there is no connection.
     pub run: Option<String>,
     /// The last round trip.
@@ -152,7 +160,6 @@ impl NodeStatus {
             name: node.clone(),
             node,
             state,
-            unclear: false,
             run: None,
             round_trip: None,
             version: None,

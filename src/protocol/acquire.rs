@@ -21,7 +21,7 @@ use crate::host::{before, sleep_until};
 use crate::metrics::RoundEnded;
 use crate::node::{Listener, Mode, Name, NodeState, Outcome, Reply};
 use crate::rules::tally::Cause;
-use crate::rules::{ClaimTally, Decision, LostReason, Tick, Verdict, Won};
+use crate::rules::{ClaimTally, Decision, Tick, Verdict, Won};
 use crate::spans::Spanned;
 use crate::words::listed;
 
@@ -276,7 +276,7 @@ impl Claimant<'_> {
                 QueueEntries::join(self.queue, self.names)?
             }
             ClaimKind::Next(Mode::Shared) => QueueEntries::of_reader(self.queue, self.names)?,
-            ClaimKind::Follows(_) => QueueEntries::of_writer(self.queue),
+            ClaimKind::Follows(..) => QueueEntries::at_once(self.queue),
         };
         if let Some(held) = places.held().filter(|_| patience.end().is_none()) {
             return Err(self.outwaited(held, patience));
@@ -512,10 +512,11 @@ impl Claimant<'_> {
             let said: Vec<_> = replies.iter().filter_map(misused).collect();
             (said, replies.iter().filter(is_lost).count())
         });
-        // Only the claim of a writer that becomes a reader gets `lost`: the writer was revoked, or
-        // its hold expired and a later holder has released the name.
+        // Only a claim that takes over a lock gets `lost`: the lock was revoked, released, or taken
+        // over by another owner, or its hold expired.
         if lost >= blocking {
-            let message = format!("the lock on {} is not held any more: {}", listed(self.told), LostReason::Revoked);
+            let message =
+                format!("the lock on {} is not held any more: it has expired, or was ended", listed(self.told));
             return Some(Error::new(ErrorKind::Lost, message).with_nodes(defeat.reports(self.voters)));
         }
         let &name = said.first().filter(|_| said.len() >= blocking)?;

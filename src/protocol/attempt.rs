@@ -99,7 +99,7 @@ impl<'a> Attempt<'a> {
             // Nodes hold the names for the whole period, if there is one.
             ttl: period.unwrap_or(validity.ttl()),
             ballot: 0,
-            follows: who.follows(),
+            follows: who.follows().cloned(),
             gate: who.looks_at().cloned(),
             waiter: None,
             next: 0,

@@ -1,8 +1,7 @@
 //! The kind of owner for which an acquisition claims names.
 
-use super::grant::Grant;
 use super::voters::Voters;
-use crate::node::{Mode, Name};
+use crate::node::{Mode, Name, Predecessor};
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum ClaimKind<'a> {
@@ -13,8 +12,8 @@ pub(crate) enum ClaimKind<'a> {
     /// A new owner that claims permits of the semaphore with this gate. A node refuses this claim
     /// if an owner holds the gate or waits for it.
     Permits(&'a Name),
-    /// The reader that this writer becomes (a downgrade).
-    Follows(&'a Grant),
+    /// A new owner that takes over this lock: as a reader (a downgrade), or as a writer (a ticket).
+    Follows(Mode, &'a Predecessor),
 }
 
 impl<'a> ClaimKind<'a> {
@@ -30,7 +29,7 @@ impl<'a> ClaimKind<'a> {
             Self::Gate | Self::Permits(_) => {
                 format!("{name:?} is held as a lock; use another name for the semaphore, or for the lock")
             }
-            Self::Next(_) | Self::Follows(_) => {
+            Self::Next(_) | Self::Follows(..) => {
                 format!("{name:?} is used as a semaphore; acquire a permit of it, or use another name")
             }
         }
@@ -38,24 +37,14 @@ impl<'a> ClaimKind<'a> {
 
     /// The owner's id and number.
     pub(super) fn owner(self, voters: &Voters) -> (String, u64) {
-        let follows = |grant: &Grant| {
-            let (client, number) = grant.owner().rsplit_once('/')?;
-            let number = number.parse().ok()?;
-            Some((Mode::Shared.owner(client, number), number))
-        };
-        match self {
-            Self::Next(mode) => voters.owner(mode),
-            Self::Gate | Self::Permits(_) => voters.owner(Mode::Exclusive),
-            // This client made the writer's id, so the parsing cannot fail.
-            Self::Follows(grant) => follows(grant).unwrap_or_else(|| voters.owner(Mode::Shared)),
-        }
+        voters.owner(match self {
+            Self::Next(mode) | Self::Follows(mode, _) => mode,
+            Self::Gate | Self::Permits(_) => Mode::Exclusive,
+        })
     }
 
-    /// The token of the writer that becomes a reader; 0 for other claims.
-    pub(super) const fn follows(self) -> u64 {
-        match self {
-            Self::Follows(grant) => grant.token(),
-            Self::Next(_) | Self::Gate | Self::Permits(_) => 0,
-        }
+    /// The lock that is taken over.
+    pub(super) const fn follows(self) -> Option<&'a Predecessor> {
+        if let Self::Follows(_, lock) = self { Some(lock) } else { None }
     }
 }

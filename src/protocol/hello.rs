@@ -123,12 +123,9 @@ impl Greeter {
     }
 }
 
-/// The nodes that are connected, and carry out hellos and claims.
+/// The nodes that answered a hello lately, and could carry out claims.
 fn usable(voters: &Voters, standings: &[MembershipState]) -> NodeSet {
-    let is = |&node: &usize| {
-        let (standing, node) = (&standings[node], &voters.nodes[node]);
-        *standing != MembershipState::Unknown && node.known().is_some_and(|known| !known.connecting) && !node.refuses()
-    };
+    let is = |&node: &usize| standings[node] != MembershipState::Unknown && voters.nodes[node].is_usable();
     (0..standings.len()).filter(is).collect()
 }
 

@@ -9,7 +9,7 @@ use crate::rules::known_nodes::Known;
 
 impl Voters {
     /// The status of each node. A node votes no later than after the `left` of its quarantine, if
-    /// nothing else happens.
+    /// clients send hellos, a quorum of nodes answers, and nothing else happens.
     pub(crate) fn statuses(&self) -> Vec<NodeStatus> {
         let mut statuses: Vec<_> = self.nodes.iter().map(|node| node.status()).collect();
         let known: Vec<_> = self.nodes.iter().map(|node| node.known()).collect();

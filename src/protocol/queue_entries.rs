@@ -27,9 +27,9 @@ impl QueueEntries {
         Ok(Self { first: queue.join_aside(names[0].text())?, others: Vec::new() })
     }
 
-    /// The place of a writer that becomes a reader. It gets its turn at once, because the writer
-    /// has waited already.
-    pub(super) fn of_writer(queue: &Arc<Queue>) -> Self {
+    /// The place of an owner that takes over a lock. It gets its turn at once, because the lock's
+    /// first owner has waited already.
+    pub(super) fn at_once(queue: &Arc<Queue>) -> Self {
         Self { first: queue.aside(), others: Vec::new() }
     }
 

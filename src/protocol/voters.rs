@@ -34,7 +34,7 @@ pub(crate) struct Voters {
     pub(crate) wakeups: Arc<Wakeups>,
     pub(crate) membership: Membership,
     /// The hash of the list, which each claim carries. Empty if no node checks lists.
-    pub(super) claimed: Arc<str>,
+    pub(crate) claimed: Arc<str>,
     /// Why this client acquires nothing: set while another list of the same name is in force.
     other_list: Mutex<Option<Arc<str>>>,
     acquisitions: AtomicU64,
@@ -117,7 +117,10 @@ impl Voters {
     }
 
     fn may_vote_soon(&self) -> bool {
-        let may = |node: &&Arc<dyn Node>| matches!(node.status().state, NodeState::Up | NodeState::Connecting);
+        let may = |node: &&Arc<dyn Node>| {
+            let state = node.status().state;
+            state == NodeState::Up || state.is_pending()
+        };
         !self.can_vote() && self.nodes.iter().filter(may).count() >= self.size.quorum() as usize
     }
 

@@ -181,7 +181,7 @@ impl KnownNodes {
         // The two lists lapse at almost the same moment. If clients of both put their lists in force
         // then, each could again get the nodes that are near to it.
         if let Some(lapses) = self.rival(now) {
-            self.yields = lapses + self.period(random);
+            self.yields = lapses + self.period(random) + self.round_timeout;
         }
         let looks = self.onlooker || self.other_list(now).is_some();
         let puts = !looks && now >= self.yields && self.all_were_asked(now);

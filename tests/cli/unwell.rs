@@ -282,7 +282,7 @@ async fn nodes_without_memory_vote_on_no_claim_and_know_who_holds() {
     assert!(said.contains("up, but grants no lock: it is out of memory") && said.contains("raise maxmemory"), "{said}");
     assert!(said.contains("1 of 3 nodes vote; a quorum is 2: no lock can be acquired"), "{said}");
     assert!(!said.contains("held locks end"), "renewals go on: {said}");
-    assert!(object["held"] == false && said.contains("job is free, but no lock can be acquired now"), "{said}");
+    assert!(object["held"] == false && said.contains("job is free, but cannot be locked now"), "{said}");
     // On a busy machine, the nodes may answer a single try too late.
     until("whoever tries once is told why", || {
         let (code, _, err) = done(over(&servers).args(["run", "job", "--timeout", "0", "--", "true"]));
@@ -327,7 +327,7 @@ async fn nodes_that_refuse_writes_vote_on_no_claim_and_run_says_why() {
         assert_eq!((code, &object["votes"], &object["quorum_votes"]), (69, &1.into(), &false.into()), "{said}");
         assert!(said.contains(&format!("up, but grants no lock, as it refuses writes: {why} ")), "{said}");
         assert!(said.contains(mend) && said.contains("1 of 3 nodes vote; a quorum is 2: no lock can be"), "{said}");
-        assert!(object["held"] == false && said.contains("job is free, but no lock can be acquired now"), "{said}");
+        assert!(object["held"] == false && said.contains("job is free, but cannot be locked now"), "{said}");
         assert_eq!(done(over(&servers).args(["status", "--wait", "1s"])).0, 69);
         let (code, _, err) = done(over(&servers).args(["run", "job", "--timeout", IN_VAIN, "--", "true"]));
         assert!(code == 69 && err.contains(why), "{code} {err}");

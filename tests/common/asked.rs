@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use quorumlock::node::operation::Hello;
+use quorumlock::node::operation::Predecessor;
 use quorumlock::node::{Claim, Kind, Name, Note, Operation, Release, Renew, Revoke, Scan, Verb, Waiter};
 
 /// An operation with the fields of all verbs. A field that the verb does not use is ignored. If
@@ -24,9 +25,10 @@ pub struct Asked {
     pub count: u32,
     pub waiter: Option<Waiter>,
     pub next: u64,
-    /// For a release: the token. For a renewal: the token, or 0 if the token is the ballot. For a
-    /// downgrade: the token of the writer that the reader follows.
+    /// For a release: the token. For a renewal: the token, or 0 if the token is the ballot.
     pub token: u64,
+    /// For a claim: the lock that it takes over.
+    pub follows: Option<Predecessor>,
     pub kind: Kind,
     /// For a renewal: the holder's note.
     pub note: Option<Note>,
@@ -49,6 +51,7 @@ impl Asked {
             waiter: None,
             next: 0,
             token: 0,
+            follows: None,
             kind: Kind::Lock,
             note: None,
             gate: None,
@@ -80,13 +83,25 @@ impl Asked {
 
 impl From<Asked> for Operation {
     fn from(asked: Asked) -> Self {
-        let Asked { verb, names, owner, list, ttl, ballot, count, waiter, next, token, kind, note, gate, hello } =
-            asked;
+        let Asked {
+            verb,
+            names,
+            owner,
+            list,
+            ttl,
+            ballot,
+            count,
+            waiter,
+            next,
+            token,
+            follows,
+            kind,
+            note,
+            gate,
+            hello,
+        } = asked;
         match verb {
-            Verb::Claim => {
-                let follows = token;
-                Claim { names, list, owner, kind, ttl, ballot, follows, gate, waiter, next }.into()
-            }
+            Verb::Claim => Claim { names, list, owner, kind, ttl, ballot, follows, gate, waiter, next }.into(),
             Verb::Renew => {
                 let token = if token == 0 { ballot } else { token };
                 Renew { names, owner, kind, ttl, token, ballot, count, note }.into()
@@ -109,10 +124,8 @@ impl From<&Operation> for Asked {
         let verb = operation.verb();
         match operation {
             Operation::Claim(claim) => {
-                let Claim { ref names, ref list, ref owner, kind, ttl, ballot, follows, ref gate, waiter, next } =
-                    *claim;
-                let (token, list, gate) = (follows, list.clone(), gate.clone());
-                Self { list, kind, ttl, ballot, token, gate, waiter, next, ..Self::by(verb, names, owner) }
+                let Claim { names, list, owner, kind, ttl, ballot, follows, gate, waiter, next } = claim.clone();
+                Self { list, kind, ttl, ballot, follows, gate, waiter, next, ..Self::by(verb, &names, &owner) }
             }
             Operation::Renew(renewal) => {
                 let Renew { ref names, ref owner, kind, ttl, token, ballot, count, ref note } = *renewal;

@@ -148,8 +148,14 @@ pub enum What {
         process: u16,
         lease: u32,
     },
-    /// The `writer` became the reader with `lease` by a downgrade. Nobody else may have written
-    /// since the writer yielded.
+    /// The holder made a ticket of its lock. It no longer believes that it holds the name, and nodes
+    /// keep the name for whoever resumes the lock.
+    HandsOn {
+        process: u16,
+        lease: u32,
+    },
+    /// The `writer` became the reader with `lease` by a downgrade, or its lock was resumed with
+    /// `lease`. Nobody else may have written since the writer yielded.
     Follows {
         process: u16,
         lease: u32,

@@ -50,6 +50,12 @@ impl Line {
         self.stands.iter_mut().filter(|((.., at), _)| *at == node).for_each(|(_, stand)| stand.taken = None);
     }
 
+    /// The owner's lock became a ticket. Its places end by themselves: nobody releases the lock.
+    pub fn handed_on(&mut self, owner: Owner, name: u8) {
+        let places = self.stands.iter_mut().filter(|((of, on, _), _)| (*of, *on) == (owner, name));
+        places.for_each(|(_, stand)| stand.left = Micros::MAX);
+    }
+
     /// At the end: each owner of a live process must have given its places up.
     pub fn never_left(&self, processes: &Processes, verdict: &mut Verdict) {
         for ((owner, _, node), stand) in &self.stands {

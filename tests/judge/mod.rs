@@ -175,6 +175,14 @@ impl Judge {
                 self.beliefs.ended(now, verdict.at, lease, false);
                 self.beliefs.let_go(now, lease);
             }
+            What::HandsOn { lease, .. } => {
+                self.beliefs.ended(now, verdict.at, lease, false);
+                self.beliefs.let_go(now, lease);
+                self.keeps(lease, true);
+                if let Some((owner, name)) = self.beliefs.of_nodes(lease) {
+                    self.line.handed_on(owner, name);
+                }
+            }
             What::Follows { lease, writer, .. } => self.beliefs.follows(lease, writer),
             What::Proclaims { lease, value, .. } => {
                 if let Some(office) = self.beliefs.get(lease) {

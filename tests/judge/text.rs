@@ -63,6 +63,7 @@ impl fmt::Display for Line<'_> {
             }
             What::Denied { process, name: n } => write!(f, "p{process}  is told that somebody has {}", name(n)),
             What::Yields { process, lease } => write!(f, "p{process}  lease {lease} is to be that of a reader"),
+            What::HandsOn { process, lease } => write!(f, "p{process}  lease {lease} becomes a ticket"),
             What::Follows { process, lease, writer } => {
                 write!(f, "p{process}  lease {lease} is that of the reader which was the writer of lease {writer}")
             }

@@ -29,7 +29,7 @@ fn claim(owner: &str, ballot: u64) -> Claim {
         kind: Kind::Lock,
         ttl: Duration::from_secs(60),
         ballot,
-        follows: 0,
+        follows: None,
         gate: None,
         waiter: None,
         next: 0,

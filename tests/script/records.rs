@@ -214,7 +214,7 @@ impl Twins {
             kind: Kind::Lock,
             ttl: SECOND,
             ballot,
-            follows: 0,
+            follows: None,
             gate: None,
             waiter: None,
             next: 0,

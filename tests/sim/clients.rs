@@ -192,6 +192,8 @@ enum Face {
     Office,
     /// A writer that becomes a reader later.
     Downgrade,
+    /// A lock that becomes a ticket, or a ticket.
+    Ticket,
     Session,
 }
 
@@ -257,6 +259,7 @@ impl Client {
             Face::Once => self.some_period().await,
             Face::Office => self.some_office().await,
             Face::Downgrade => self.writes_and_reads().await,
+            Face::Ticket => self.some_ticket().await,
             Face::Session => self.some_session().await,
         }
     }
@@ -268,6 +271,7 @@ impl Client {
             (core.plan.once, Face::Once),
             (core.plan.elections, Face::Office),
             (core.plan.downgrades, Face::Downgrade),
+            (core.plan.tickets, Face::Ticket),
             (core.plan.sessions, Face::Session),
         ];
         drop(core);

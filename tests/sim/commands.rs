@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use quorumlock::node::operation::{Hello, Intent, OldAtOnce};
+use quorumlock::node::operation::{Hello, Intent, OldAtOnce, Predecessor};
 use quorumlock::node::redis::transport::{self, Argument, Arguments, Value};
 use quorumlock::node::{
     Fault, FaultKind, HandedOver, Hint, Inspection, Kind, Name, Note, Operation, Outcome, Queued, Scan, Verb, Waiter,
@@ -218,8 +218,9 @@ impl<'a> Reader<'a> {
             "claim" => {
                 let list = self.word().into();
                 let (owner, mode, kind) = (self.owner(), self.word(), self.kind());
-                let (ttl, ballot, token) = (self.millis(), self.number(), self.number());
-                let asked = Asked { list, kind, ttl, ballot, token, ..self.asked(Verb::Claim, owner) };
+                let (ttl, ballot, from, token) = (self.millis(), self.number(), self.owner(), self.number());
+                let follows = (!from.is_empty()).then_some(Predecessor { owner: from, token });
+                let asked = Asked { list, kind, ttl, ballot, follows, ..self.asked(Verb::Claim, owner) };
                 let (waiter, next) = (self.waiter(), self.number());
                 let with_gate = usize::from(mode == "permit");
                 let names = self.names(many - with_gate, 4);

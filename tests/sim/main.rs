@@ -40,6 +40,7 @@ mod server;
 mod sessions;
 mod stops;
 mod storage;
+mod tickets;
 mod transport;
 mod twins;
 mod world;

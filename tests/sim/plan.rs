@@ -137,6 +137,8 @@ pub struct Plan {
     pub readers: f64,
     /// How often a writer becomes a reader.
     pub downgrades: f64,
+    /// How often a client makes or uses a ticket.
+    pub tickets: f64,
     /// How often a client uses a session.
     pub sessions: f64,
     /// How often a client claims a period, and how long the period is.
@@ -203,6 +205,7 @@ impl Plan {
             sets: 0.0,
             readers: 0.0,
             downgrades: 0.0,
+            tickets: 0.0,
             sessions: 0.0,
             once: 0.0,
             period: Duration::ZERO,
@@ -263,6 +266,7 @@ impl Plan {
             sets: 0.0,
             readers: 0.0,
             downgrades: 0.0,
+            tickets: 0.0,
             sessions: 0.0,
             once: 0.0,
             period: Duration::ZERO,
@@ -437,6 +441,11 @@ impl Plan {
     /// The same world, with writers that become readers.
     pub fn with_downgrades(self) -> Self {
         Self { readers: self.readers.max(0.3), downgrades: 0.5, ..self }
+    }
+
+    /// The same world, with locks that become tickets.
+    pub fn with_tickets(self) -> Self {
+        Self { tickets: 0.5, ..self }
     }
 
     /// The same world, with sessions and more names.

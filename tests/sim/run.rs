@@ -44,6 +44,7 @@ fn with_a_face(seed: u64, plan: Plan) -> Plan {
         4 if alike => plan.with_periods(dice),
         12 if alike => plan.with_elections(dice),
         6 | 14 => plan.with_downgrades(),
+        3 => plan.with_tickets(),
         9 => plan.with_sessions(dice),
         11 if alike => plan.without_faults(),
         _ => plan,

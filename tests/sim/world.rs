@@ -30,6 +30,7 @@ use crate::process::Quorums;
 use crate::revoke::Revoking;
 use crate::scenes::Parts;
 use crate::server::Server;
+use crate::tickets::Tickets;
 
 /// Something that happens at a moment.
 pub enum Event {
@@ -141,6 +142,7 @@ pub struct World {
     pub revoking: Revoking,
     pub elections: Elections,
     pub sessions: Sessions,
+    pub tickets: Tickets,
     /// The number of clients that have finished.
     pub finished: AtomicU64,
 }
@@ -223,6 +225,7 @@ impl World {
             revoking: Revoking::default(),
             elections: Elections::default(),
             sessions: Sessions::default(),
+            tickets: Tickets::default(),
             finished: AtomicU64::new(0),
         })
     }

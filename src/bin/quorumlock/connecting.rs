@@ -68,7 +68,7 @@ pub(crate) async fn a_vote(quorum: &Quorum, began: Instant, patience: Duration) 
                 |is: &dyn Fn(&NodeState) -> bool| 2 * nodes.iter().filter(|node| is(&node.state)).count() > nodes.len();
             let may_vote = |state: &NodeState| match state {
                 NodeState::Quarantined { left: quarantine, .. } => *quarantine <= left,
-                state => matches!(state, NodeState::Up | NodeState::Connecting | NodeState::Down { .. }),
+                state => state.is_pending() || matches!(state, NodeState::Up | NodeState::Down { .. }),
             };
             if left.is_zero() || is_most(&|state| *state == NodeState::Up) || !is_most(&may_vote) {
                 return;
@@ -85,7 +85,7 @@ pub(crate) async fn a_vote(quorum: &Quorum, began: Instant, patience: Duration) 
 /// nodes. Nodes to which the client is still connecting do not count: they may vote soon.
 pub(crate) fn none_votes(quorum: &Quorum, lack: impl Fn(&NodeStatus) -> bool) -> bool {
     let nodes = quorum.nodes();
-    let certain = nodes.iter().filter(|node| lack(node) && node.state != NodeState::Connecting);
+    let certain = nodes.iter().filter(|node| lack(node) && !node.state.is_pending());
     2 * certain.count() >= nodes.len()
 }
 

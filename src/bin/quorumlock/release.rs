@@ -175,7 +175,10 @@ async fn unsure(error: Error, args: &Release, settings: &Settings, quorum: &Quor
     let freed = freed(&after, before.fence());
     if stored < verdict.quorum() || votes >= verdict.quorum() {
         let advice = "run this command again when a quorum of nodes answers";
-        return if args.now { Failure::from(error).and(&format!("{freed}; {advice}")) } else { error.into() };
+        return match args.now && error.is_unavailable() {
+            true => Failure::from(error).and(&format!("{freed}; {advice}")),
+            false => error.into(),
+        };
     }
     let from: Vec<_> = named(before).into_iter().collect();
     let from = if from.is_empty() {
@@ -198,9 +201,10 @@ async fn unsure(error: Error, args: &Release, settings: &Settings, quorum: &Quor
 }
 
 /// The nodes on which no revoked lock is left, and the nodes that did not confirm this. `fence` is
-/// the highest fence before the revocation.
+/// the highest fence before the revocation. A node with several readers confirms nothing: it names
+/// only one of them, if possible one that was not revoked.
 fn freed(after: &Inspected, fence: u64) -> String {
-    let is_free = |said: &Inspection| said.over > fence && !said.is_revoked();
+    let is_free = |said: &Inspection| said.over > fence && !said.is_revoked() && said.count <= 1;
     let (free, others): (Vec<_>, Vec<_>) = after.nodes.iter().partition(|(_, said)| said.as_ref().is_ok_and(is_free));
     let all = |nodes: &[&(Arc<str>, _)]| nodes.iter().map(|(node, _)| &**node).collect::<Vec<_>>().join(", ");
     match (&free[..], &others[..]) {
@@ -260,6 +264,9 @@ mod tests {
         let newer = Inspection::held("next".to_owned(), 1, None, 9).with_ballots(9, 8);
         after.nodes[1..].iter_mut().for_each(|(_, said)| *said = Ok(newer.clone()));
         assert_eq!(freed(&after, 7), "no revoked lock is left on a, b, c");
+        // One of these readers came after the revocation, and the other may be a revoked one.
+        after.nodes[2].1 = Ok(Inspection::held("c/s9".to_owned(), 2, None, 9).with_ballots(9, 8));
+        assert_eq!(freed(&after, 7), "no revoked lock is left on a, b; not confirmed by c");
     }
 
     #[test]

@@ -115,11 +115,6 @@ impl Entry {
         Some(Kept { owner: last.into(), kind, ballot, left })
     }
 
-    /// Whether the name is held by the writer that becomes this reader in a downgrade.
-    pub(super) fn is_followed_by(&self, owner: &str, now: Duration) -> bool {
-        self.holder(now).is_some_and(|hold| Operation::shares(&hold.owner, owner))
-    }
-
     /// The fence that a ballot of this owner must exceed. For a reader, the readers' fence does not
     /// count.
     pub(super) fn fence_of(&self, owner: &str) -> u64 {

@@ -120,7 +120,7 @@ impl Store {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::node::operation::{Claim, Operation, Release, Renew, Revoke, Verb, Waiter};
+    use crate::node::operation::{Claim, Operation, Predecessor, Release, Renew, Revoke, Verb, Waiter};
     use crate::node::reply::Outcome;
 
     const SECOND: Duration = Duration::from_secs(1);
@@ -569,20 +569,32 @@ mod tests {
         for (owner, arrival) in [("d/s1", 1), ("e/1", 3)] {
             store.apply(&shared("a", owner, 8, Some(arrival)), SECOND);
         }
-        let reads = Claim { follows: 7, next: 20, ..Claim::sample("a", "c/s1", 9) };
+        let follows = Some(Predecessor { owner: "c/1".into(), token: 7 });
+        let reads = Claim { follows, next: 20, ..Claim::sample("a", "c/s1", 9) };
         assert!(granted(&store.apply(&reads.into(), SECOND)));
         let owners = store.hints().into_iter().filter_map(|hint| hint.granted);
         assert_eq!(owners.map(|granted| granted.owner.to_string()).collect::<Vec<_>>(), ["d/s1"]);
     }
 
-    /// The writer held the name on other nodes only, and was revoked.
     #[test]
-    fn writer_that_was_revoked_becomes_no_reader_where_it_held_nothing() {
+    fn lock_is_taken_over_once_where_its_owner_holds_the_name_and_it_was_not_revoked() {
+        let lost = Outcome::Lost { holder: String::new() };
+        let after = |owner: &str, from: &str, ballot| {
+            let follows = Some(Predecessor { owner: from.into(), token: 7 });
+            Claim { follows, ..Claim::sample("a", owner, ballot) }.into()
+        };
         let mut store = Store::made("m");
-        store.apply(&Revoke { names: names("a"), ballot: 20 }.into(), SECOND);
-        let reader = |follows| Claim { follows, ..Claim::sample("a", "c/s1", 30) }.into();
-        assert_eq!(store.apply(&reader(7), SECOND), Outcome::Lost { holder: String::new() });
-        assert!(granted(&store.apply(&reader(21), SECOND)), "the writer's token is above the revoked ballot");
+        assert_eq!(store.apply(&after("d/1", "c/1", 30), SECOND), lost, "nobody holds the name");
+        store.apply(&Claim::sample("a", "c/1", 7).into(), SECOND);
+        assert!(matches!(store.apply(&after("d/1", "e/1", 30), SECOND), Outcome::Held { .. }), "another owner");
+        let mut revoked = store.clone();
+        revoked.apply(&Revoke { names: names("a"), ballot: 20 }.into(), SECOND);
+        assert_eq!(revoked.apply(&after("d/1", "c/1", 30), SECOND), lost);
+        assert_eq!(store.apply(&after("d/1", "c/1", 7), SECOND), Outcome::Stale { fence: 7 });
+        for owner in ["d/1", "d/1"] {
+            assert!(granted(&store.apply(&after(owner, "c/1", 30), SECOND)), "the same ask may come twice");
+        }
+        assert!(matches!(store.apply(&after("e/1", "c/1", 40), SECOND), Outcome::Held { .. }), "the first has it");
     }
 
     #[test]

@@ -162,18 +162,19 @@ impl Work<'_> {
     fn refusal(&mut self, claim: &Claim, number: usize, highest: u64) -> Option<Outcome> {
         let name = &claim.names[number];
         let (now, floor, bar) = (self.now, self.floor(), self.bar(name, &claim.owner));
-        let shared = Operation::is_shared(&claim.owner);
         let entry = self.entry(name);
-        // The lock of the writer that becomes this reader is over, even if the writer still has
-        // holds on nodes.
-        if claim.follows > 0 && claim.follows <= entry.over {
+        let kept = entry.kept(&claim.owner, now);
+        // The lock that this claim takes over has ended, even if its owner still has holds on
+        // nodes; or it is not held here.
+        if claim.follows.as_ref().is_some_and(|lock| lock.token <= entry.over || kept.is_none()) {
             return Some(Outcome::Lost { holder: String::new() });
         }
         if entry.is_misused(claim.kind == Kind::Gate, &claim.owner, now) {
             return Some(Outcome::Misused { name: number });
         }
-        let follows = shared && entry.is_followed_by(&claim.owner, now);
-        match entry.kept(&claim.owner, now).filter(|_| !follows) {
+        let takes_over =
+            claim.follows.as_ref().is_some_and(|lock| entry.holder(now).is_some_and(|hold| hold.owner == lock.owner));
+        match kept.filter(|_| !takes_over) {
             // The floor can be above the hold's ballot: a sync may have raised the floor after the
             // grant. A ballot up to the fence may have been withdrawn, unless it is the hold's own
             // ballot.
@@ -185,7 +186,7 @@ impl Work<'_> {
             }
             Some(_) => Some(self.held(claim, name, bar)),
             None if claim.ballot <= bar => Some(Outcome::Stale { fence: highest.max(bar) }),
-            None if follows => None,
+            None if takes_over => None,
             None => self.gives_way(claim, name).then(|| self.held(claim, name, bar)),
         }
     }

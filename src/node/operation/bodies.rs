@@ -23,8 +23,8 @@ pub struct Claim {
     pub ttl: Duration,
     /// The ballot, below 2^53.
     pub ballot: u64,
-    /// For a writer that becomes a reader: the token of the writer's lock. Otherwise 0.
-    pub follows: u64,
+    /// The lock that this claim takes over; `None` for other claims.
+    pub follows: Option<Predecessor>,
     /// For permits of a semaphore: its gate, the name for which callers queue. The node refuses the
     /// claim if an owner holds the gate or waits for the gate.
     pub gate: Option<Name>,
@@ -35,6 +35,17 @@ pub struct Claim {
     /// node hands the name over with this ballot, which must be above `ballot`. If `next` is 0, the
     /// claim overtakes all waiters.
     pub next: u64,
+}
+
+/// A lock that another owner takes over: a writer that becomes a reader, or a lock that was handed
+/// to another process. A node grants the claim only if this owner still holds the name, and the
+/// lock was not released or revoked.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Predecessor {
+    /// The owner that holds the name.
+    pub owner: Arc<str>,
+    /// The token of its lock.
+    pub token: u64,
 }
 
 impl Claim {

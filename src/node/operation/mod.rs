@@ -12,7 +12,7 @@ mod waiter;
 
 use std::sync::Arc;
 
-pub use bodies::{Claim, Note, Release, Renew, Revoke, Scan};
+pub use bodies::{Claim, Note, Predecessor, Release, Renew, Revoke, Scan};
 pub use hello::{Hello, Intent, OldAtOnce};
 pub use kind::Kind;
 pub use mode::Mode;
@@ -108,15 +108,6 @@ impl Operation {
     pub fn is_shared(owner: &str) -> bool {
         let (client, number) = split_number(owner);
         !number.is_empty() && client.ends_with("/s")
-    }
-
-    /// Whether `writer` becomes `reader` in a downgrade: their client and number are the same.
-    #[must_use]
-    pub fn shares(writer: &str, reader: &str) -> bool {
-        let (writer, reader) = (writer.rsplit_once('/'), reader.rsplit_once('/'));
-        writer.zip(reader).is_some_and(|((client, number), (other, shared))| {
-            client == other && shared.strip_prefix('s') == Some(number)
-        })
     }
 }
 

@@ -21,7 +21,7 @@ impl Claim {
             kind: Kind::Lock,
             ttl: Duration::from_secs(60),
             ballot,
-            follows: 0,
+            follows: None,
             gate: None,
             waiter: None,
             next: 0,

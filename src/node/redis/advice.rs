@@ -32,11 +32,6 @@ fn unknown(said: &str) -> Option<&str> {
     named.split(quote).nth(1)
 }
 
-/// Whether an error says that the client's user lacks a right.
-pub(super) fn is_of_rights(said: &str) -> bool {
-    right(said).is_some()
-}
-
 /// The right that the client's user lacks; `None` if the error is not about rights. Inside scripts,
 /// Redis has other texts for these errors.
 fn right(said: &str) -> Option<String> {

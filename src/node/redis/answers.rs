@@ -52,8 +52,6 @@ impl Answers {
             match &reply {
                 Ok(Outcome::Hello(record)) => self.heard(record.as_ref(), sent, received),
                 Err(fault) if greets => self.shared.state().unreadable = Some(fault.to_string()),
-                Ok(_) if !seen.refuses => {}
-                _ if job.request.operation.verb() == Verb::Claim => self.shared.state().claimed(&reply, received),
                 _ => {}
             }
             let reply = if seen.same_record { reply } else { of_another_record(reply) };
@@ -134,7 +132,6 @@ impl Answers {
         let grants = grants && state.standing.counts(received);
         let extensions = extensions && state.standing.renews();
         let doubted = state.guard.take_news();
-        let refuses = state.refused.is_some();
         // Log a loss once: until a hello shows the new record, each reply shows the same loss.
         let is_told = !same_record && state.tell_loss() && !stepped;
         drop(state);
@@ -142,7 +139,7 @@ impl Answers {
             self.shared.meters.quarantined(!grants);
         }
         self.shared.tell_doubt(doubted, is_told);
-        Seen { trust: Trust { grants, extensions }, same_record, refuses }
+        Seen { trust: Trust { grants, extensions }, same_record }
     }
 
     /// Returns a reason to end the connection if the reply shows that the server is now a replica.
@@ -164,14 +161,9 @@ impl Answers {
 
     /// Delivers the fault of a whole call.
     pub(super) fn fail_all(&self, jobs: Vec<Job>, fault: &Fault) {
-        let now = self.shared.host.now();
         for job in jobs {
-            match job.request.operation.verb() {
-                Verb::Claim => self.shared.state().claimed(&Err(fault.clone()), now),
-                Verb::Hello if fault.kind() == FaultKind::Rejected => {
-                    self.shared.state().unreadable = Some(fault.to_string());
-                }
-                _ => {}
+            if job.request.operation.verb() == Verb::Hello && fault.kind() == FaultKind::Rejected {
+                self.shared.state().unreadable = Some(fault.to_string());
             }
             self.shared.fail(job.request, fault.clone());
         }
@@ -201,13 +193,10 @@ enum Shown<'a> {
     WholeRecord,
 }
 
-/// Which votes count, whether the node still has the record that the client knows, and whether it
-/// refused an earlier claim.
+/// Which votes count, and whether the node still has the record that the client knows.
 struct Seen {
     trust: Trust,
     same_record: bool,
-    /// Whether the server refused an earlier claim.
-    refuses: bool,
 }
 
 fn demoted(reply: &Reply) -> bool {

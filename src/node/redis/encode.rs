@@ -110,11 +110,12 @@ fn arguments(operation: &Operation, take: &mut dyn FnMut(Argument<'_>)) {
     let names = operation.keyed().count();
     match operation {
         Operation::Claim(claim) => {
-            let Claim { kind, ttl, ballot, follows, next, .. } = *claim;
+            let Claim { kind, ttl, ballot, next, .. } = *claim;
+            let (from, token) = claim.follows.as_ref().map_or(("", 0), |lock| (&*lock.owner, lock.token));
             let mode = if claim.gate.is_some() { "permit" } else { mode(&claim.owner) };
             [integer(names), Argument::Text(&claim.list), Argument::Text(&claim.owner), Argument::Word(mode)]
                 .into_iter()
-                .chain([integer(kind.code()), millis(ttl), integer(ballot), integer(follows)])
+                .chain([integer(kind.code()), millis(ttl), integer(ballot), Argument::Text(from), integer(token)])
                 .chain(place(claim.place()))
                 .chain([integer(next)])
                 .for_each(take);
@@ -201,7 +202,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::node::operation::{Intent, Name, Verb};
+    use crate::node::operation::{Intent, Name, Predecessor, Verb};
 
     fn names(names: &[&str]) -> Arc<[Name]> {
         names.iter().map(|name| Name::new("p:", name).unwrap()).collect()
@@ -232,7 +233,7 @@ mod tests {
         let (lasts, again) = (Duration::from_secs(3), Duration::from_micros(10_000_500));
         let waiter = Some(Waiter { arrival: 99, lasts, again });
         let owner: Arc<str> = "c/1/x/1".into();
-        let (kind, ballot, follows) = (Kind::Once, 1_234_567, 0);
+        let (kind, ballot, follows) = (Kind::Once, 1_234_567, None);
         let (names_of_a, list, gate, next) = (names(&["a"]), "f00d".into(), None, 1_234_568);
         let claim = Claim { names: names_of_a, list, owner, kind, ttl, ballot, follows, gate, waiter, next };
         let release = Release { token: 1_000_000, next: 7_654_321, ..Release::of(&claim) };
@@ -241,16 +242,17 @@ mod tests {
         let waits_on = Operation::Withdraw(Release { place, ..Release::of(&claim) });
         let kind = Kind::Lock;
         let list = "".into();
-        let reader = Claim { list, owner: "c/1/x/s1".into(), waiter: None, next: 0, kind, follows: 5, ..claim.clone() };
+        let follows = Some(Predecessor { owner: "c/1/x/0".into(), token: 5 });
+        let reader = Claim { list, owner: "c/1/x/s1".into(), waiter: None, next: 0, kind, follows, ..claim.clone() };
         let permit = Claim { gate: names(&["b"]).first().cloned(), kind, ..claim.clone() };
         let gate = Claim { kind: Kind::Gate, ..claim.clone() };
         let a = "p:node p:{a} p:{a}:readers p:{a}:waiting p:{a}:queue";
         let b = "p:{b} p:{b}:readers p:{b}:waiting p:{b}:queue";
         for (operation, expected) in [
-            (claim.clone().into(), format!("5 {a} 1 f00d c/1/x/1 lock 2 30000 1234567 0 99 3000 10000 1234568")),
-            (reader.clone().into(), format!("5 {a} 1  c/1/x/s1 reader 0 30000 1234567 5 0 0 0 0")),
-            (gate.into(), format!("5 {a} 1 f00d c/1/x/1 lock 3 30000 1234567 0 99 3000 10000 1234568")),
-            (permit.into(), format!("9 {a} {b} 2 f00d c/1/x/1 permit 0 30000 1234567 0 99 3000 10000 1234568")),
+            (claim.clone().into(), format!("5 {a} 1 f00d c/1/x/1 lock 2 30000 1234567  0 99 3000 10000 1234568")),
+            (reader.clone().into(), format!("5 {a} 1  c/1/x/s1 reader 0 30000 1234567 c/1/x/0 5 0 0 0 0")),
+            (gate.into(), format!("5 {a} 1 f00d c/1/x/1 lock 3 30000 1234567  0 99 3000 10000 1234568")),
+            (permit.into(), format!("9 {a} {b} 2 f00d c/1/x/1 permit 0 30000 1234567  0 99 3000 10000 1234568")),
             (Renew::of(&claim, 2).into(), format!("6 {a} p:{{a}}:note 1 c/1/x/1 lock 2 30000 1234567 1234567 2 -1 0 ")),
             (
                 Renew { token: 7, note: Some(Note { number: 3, age, says: "hi".into() }), ..Renew::of(&claim, 2) }

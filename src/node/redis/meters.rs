@@ -121,8 +121,10 @@ impl NodeMeters {
         at.into_iter().for_each(|at| self.doubts[at].increment(1));
     }
 
-    pub(super) fn up(&self, up: bool) {
-        self.up.set(if up { 1.0 } else { 0.0 });
+    /// Notes that the connection has ended. Only the greeter sets this gauge to 1, and it may have
+    /// ended before the connection.
+    pub(super) fn down(&self) {
+        self.up.set(0.0);
     }
 
     pub(super) fn quarantined(&self, quarantined: bool) {

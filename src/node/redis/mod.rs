@@ -362,8 +362,8 @@ impl Node for RedisNode {
         self.shared.state().votes(self.shared.host.now())
     }
 
-    fn refuses(&self) -> bool {
-        self.shared.state().refuses(self.shared.host.now())
+    fn is_usable(&self) -> bool {
+        self.shared.state().is_usable()
     }
 
     fn follow(&self, name: &Name, on: bool) {
@@ -383,7 +383,6 @@ impl Node for RedisNode {
             node: self.shared.label.clone(),
             state: state.node_state(self.shared.host.now()),
             name: self.shared.name.clone(),
-            unclear: state.is_unclear(),
             run: server.filter(|_| is_up).map(|server| server.run_id.clone()),
             round_trip: state.round_trip,
             version: server.map(|server| server.version.clone()),

@@ -6,11 +6,10 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 
 use super::admission::Server;
-use super::advice::is_of_rights;
 use super::{Job, Settings};
 use crate::node::operation::{Intent, Operation};
-use crate::node::reply::{Fault, FaultKind, Reply};
-use crate::node::status::{NodeState, UNCLEAR, UNLISTED};
+use crate::node::reply::{Fault, FaultKind};
+use crate::node::status::{NodeState, UNLISTED};
 use crate::rules::known_nodes::{Known, MembershipState};
 use crate::rules::list::Record;
 use crate::rules::{RestartGuard, Tick};
@@ -22,9 +21,6 @@ pub(super) struct State {
     pub(super) server: Option<Server>,
     /// Why the server did not carry out the last hello.
     pub(super) unreadable: Option<String>,
-    /// When the server last refused a claim because the user lacks a right; `None` if it has
-    /// carried out a claim since.
-    pub(super) refused: Option<Tick>,
     /// Whether the present connection gets hints, and the client's user may publish hints.
     pub(super) hinting: bool,
     /// Why hints failed for the first time; `None` if they never failed.
@@ -112,9 +108,6 @@ impl Probing {
     }
 }
 
-/// How long a refused claim counts, if no claim is sent after it.
-const REFUSED_FOR: Duration = Duration::from_secs(60);
-
 #[derive(Debug)]
 pub(super) enum Link {
     /// Connected: the queue for jobs.
@@ -130,7 +123,6 @@ impl State {
             guard: RestartGuard::new(settings.max_ttl, settings.drift),
             server: None,
             unreadable: None,
-            refused: None,
             hinting: false,
             silent: None,
             warned: false,
@@ -164,9 +156,8 @@ impl State {
             Operation::Claim(_) if !self.votes(now) => {
                 let state = self.node_state(now);
                 Err(match state {
-                    NodeState::Connecting if self.is_unclear() => Fault::new(FaultKind::Down, UNCLEAR),
                     NodeState::Connecting => Fault::new(FaultKind::Down, UNLISTED),
-                    NodeState::Down { .. } => Fault::new(FaultKind::Down, state.to_string()),
+                    NodeState::Unclear | NodeState::Down { .. } => Fault::new(FaultKind::Down, state.to_string()),
                     state => Fault::new(FaultKind::Quarantined, state.to_string()),
                 })
             }
@@ -243,32 +234,19 @@ impl State {
             // This client never saw a record on this node. The next hello may make a record that
             // needs no quarantine.
             (Link::Up(_), _) if self.guard.record().is_none() && self.guard.id().is_none() => NodeState::Connecting,
-            (Link::Up(_), _) => match self.memory(now) {
+            (Link::Up(_), standing) => match self.memory(now) {
+                NodeState::Up if *standing == MembershipState::Unclear => NodeState::Unclear,
                 NodeState::Up => NodeState::Connecting,
                 state => state,
             },
         }
     }
 
-    /// Whether the server refused the last hello, or a claim for which the user lacks a right.
-    pub(super) fn refuses(&self, now: Tick) -> bool {
-        self.unreadable.is_some() || self.refused.is_some_and(|at| now < at + REFUSED_FOR)
-    }
-
-    /// Notes the reply to a claim.
-    pub(super) fn claimed(&mut self, reply: &Reply, now: Tick) {
-        match reply {
-            Ok(_) => self.refused = None,
-            Err(fault) if fault.kind() == FaultKind::Rejected && is_of_rights(&fault.to_string()) => {
-                self.refused = Some(now);
-            }
-            Err(_) => {}
-        }
-    }
-
-    /// Whether a report of another server behind the node's name is being checked.
-    pub(super) fn is_unclear(&self) -> bool {
-        matches!((&self.link, &self.standing), (Link::Up(_), MembershipState::Unclear))
+    /// Whether the node is connected, carried out the last hello, and had memory left at the last
+    /// INFO. (Rights may be missing for some names only, so refused claims show nothing.)
+    pub(super) fn is_usable(&self) -> bool {
+        let has_memory = self.server.as_ref().is_none_or(|server| server.full.is_none());
+        matches!(self.link, Link::Up(_)) && self.unreadable.is_none() && has_memory
     }
 
     /// The state of a connected node, judged only by doubts about its memory and its clock.

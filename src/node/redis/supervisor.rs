@@ -151,12 +151,11 @@ fn publish(shared: &Shared, greeting: Greeting, queue: mpsc::Sender<Job>) {
         state.tell_loss();
     }
     state.server = Some(server);
-    state.refused = None;
     state.hinting = hinting.unwrap_or(false);
     let lost = !matches!(&state.link, Link::Out(NodeState::Connecting));
     state.link = Link::Up(queue);
     state.warned = lost && quarantined.is_some();
-    let (told, up) = (state.memory(now), !state.refuses(now));
+    let told = state.memory(now);
     drop(state);
     // If the loss of the last connection was logged as a warning, log the new connection as a
     // warning too.
@@ -164,7 +163,6 @@ fn publish(shared: &Shared, greeting: Greeting, queue: mpsc::Sender<Job>) {
         true => tracing::warn!(node = %shared.label, "connected again: {told}"),
         false => tracing::info!(node = %shared.label, "{told}"),
     }
-    shared.meters.up(up);
     shared.meters.quarantined(quarantined.is_some());
     if let Some((_, reason)) = quarantined.filter(|_| restarted || (doubted && !is_told)) {
         shared.meters.doubted(reason);
@@ -202,7 +200,7 @@ pub(super) fn lower(shared: &Shared, told: NodeState, expected: bool) {
     if news && !expected {
         tracing::warn!(node = %shared.label, "{told}");
     }
-    shared.meters.up(false);
+    shared.meters.down();
     shared.registry.changed();
     if news {
         shared.settings.listener.connected(shared.index);

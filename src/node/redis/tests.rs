@@ -91,8 +91,8 @@ impl Connection for Line {
 
 fn granted(arguments: &dyn Arguments) -> Value {
     // The first three arguments are the script, the number of keys, and the record's key. Each
-    // claim has 16 more.
-    grants((arguments.count() - 3) / 16)
+    // claim has 17 more.
+    grants((arguments.count() - 3) / 17)
 }
 
 fn greets(arguments: &dyn Arguments) -> bool {

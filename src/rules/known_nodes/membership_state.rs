@@ -22,7 +22,7 @@ impl KnownNodes {
         if self.is_unclear(number, now) {
             return MembershipState::Unclear;
         }
-        if let Some(other) = node.other(now) {
+        if let Some(other) = node.other(self.round_timeout, now) {
             return MembershipState::OtherList { until: other.until, why: other.why.clone() };
         }
         if let Some((on, other)) = self.other_list(now) {
@@ -38,7 +38,7 @@ impl KnownNodes {
     /// When another list lapses that this client lets go first: both lists have one name, and each is
     /// in force on some node. So the clients of both may keep each other out.
     pub(super) fn rival(&self, now: Tick) -> Option<Tick> {
-        let others = self.nodes.iter().filter_map(|node| node.other(now));
+        let others = self.nodes.iter().filter_map(|node| node.other(self.round_timeout, now));
         let lapses = others.filter(|other| other.same_name && other.goes_first).map(|other| other.until).max()?;
         self.nodes.iter().any(|node| node.showed(&self.list)).then_some(lapses)
     }
@@ -46,8 +46,9 @@ impl KnownNodes {
     /// Another list, with the name of this client's list, that is in force on some node; and a text
     /// that names this node.
     pub(super) fn other_list(&self, now: Tick) -> Option<(String, &Other)> {
-        let node = self.nodes.iter().find(|node| node.other(now).is_some_and(|other| other.same_name))?;
-        Some((format!("another list is in force on {}", node.name), node.other(now)?))
+        let mut others = self.nodes.iter().filter_map(|node| Some((node, node.other(self.round_timeout, now)?)));
+        let (node, other) = others.find(|(_, other)| other.same_name)?;
+        Some((format!("another list is in force on {}", node.name), other))
     }
 
     /// Whether clients of this list reach two servers by this node's name. A finding ends when, for
@@ -74,14 +75,14 @@ impl KnownNodes {
     }
 
     /// Whether this client reads what others report of a node: the node and a quorum have answered
-    /// lately, and so has each other node that is connected.
+    /// lately, and so has each other node that is connected and does not refuse hellos.
     fn reads_reports(&self, number: usize, now: Tick) -> bool {
-        let is_fresh = |node: &&Node| node.fresh(self.fresh(), now).is_some();
-        let connected = self.nodes.iter().filter(|node| node.answer().is_some());
-        let answered = self.nodes.iter().filter(is_fresh).count();
-        self.nodes[number].answer().is_some()
+        let is_fresh = |node: &Node| node.fresh(self.fresh(), now).is_some();
+        let is_left_out = |node: &Node| node.answer().is_none() || node.fails();
+        let answered = self.nodes.iter().filter(|node| is_fresh(node)).count();
+        is_fresh(&self.nodes[number])
             && answered >= self.size.quorum() as usize
-            && connected.count() == answered
+            && self.nodes.iter().all(|node| is_fresh(node) || is_left_out(node))
     }
 
     /// The ids that clients of this list report for this node, and that differ from the id of this

@@ -182,14 +182,22 @@ impl Node {
         in_force.is_some_and(|in_force| in_force.hash == *list.hash())
     }
 
-    /// The other list in force on the node, unless the other list has lapsed by `now`.
-    pub(super) fn other(&self, now: Tick) -> Option<&Other> {
-        self.other.as_ref().filter(|other| now < other.until)
+    /// The other list in force on the node. Once it has lapsed by this client's clock, it counts
+    /// until the node has answered another hello: other clients may have renewed it. If the node
+    /// cannot be reached, or does not answer for `patience`, the list does not count any more.
+    pub(super) fn other(&self, patience: Duration, now: Tick) -> Option<&Other> {
+        let is_asked = || self.answer().is_some() && !self.is_silent(patience, now);
+        self.other.as_ref().filter(|other| now < other.until || is_asked())
     }
 
     /// Whether the node has answered a hello lately, and so has shown which list is in force there.
     pub(super) fn was_asked(&self, recent: Duration, now: Tick) -> bool {
         self.fresh(recent, now).is_some()
+    }
+
+    /// Whether the last hello was refused or not answered.
+    pub(super) const fn fails(&self) -> bool {
+        self.failures > 0
     }
 
     /// Whether a hello to the node has been unanswered for `patience`.
@@ -202,7 +210,7 @@ impl Node {
     pub(super) fn is_outdated(&self, list: &List, looks: bool, now: Tick) -> bool {
         let Some(known) = self.answer() else { return false };
         let replaced = known.record.is_some() && !self.is_current();
-        let ended = self.other.is_some() && self.other(now).is_none();
+        let ended = self.other.as_ref().is_some_and(|other| now >= other.until);
         let lapses = self.lapses_soon(list);
         known.stale || ended || (!looks && (replaced || lapses || self.is_to_be_taken_back()))
     }

@@ -117,7 +117,7 @@ fn claim(client: usize, list: &Arc<str>, ballot: u64) -> Claim {
         kind: Kind::Lock,
         ttl: time(TTL),
         ballot,
-        follows: 0,
+        follows: None,
         gate: None,
         waiter: None,
         next: 0,

@@ -16,6 +16,7 @@ mod records;
 pub mod script;
 mod sessions;
 mod sets;
+mod tickets;
 mod tokens;
 mod tries;
 mod turns;
@@ -186,6 +187,9 @@ pub static SCENES: &[Scene] = &[
     scene!(once::many_claim_a_period_at_once),
     scene!(once::who_was_not_first_keeps_no_period),
     scene!(once::who_splits_the_votes_for_a_period_tries_again),
+    scene!(tickets::two_resume_one_ticket),
+    scene!(tickets::a_ticket_is_resumed_when_another_has_held_the_lock),
+    scene!(tickets::a_renewal_comes_when_its_lock_was_resumed),
     scene!(tries::tries_at_one_moment_split_the_votes),
     scene!(elections::a_node_that_knows_the_last_value_cannot_be_reached),
     scene!(elections::news_of_leaders_is_lost),

@@ -43,6 +43,8 @@ pub struct Part {
     pub proclaims: Option<(u32, Duration)>,
     /// Acquires as a writer, holds for `hold`, then becomes a reader, and holds for `hold` again.
     pub downgrades: bool,
+    /// Acquires, holds for `hold`, and makes a ticket (false), or resumes the last ticket (true).
+    pub ticket: Option<bool>,
     /// Uses a session instead of a lock, and takes these steps in it.
     pub session: Option<&'static [Does]>,
 }
@@ -67,6 +69,7 @@ impl Default for Part {
             once_per: None,
             proclaims: None,
             downgrades: false,
+            ticket: None,
             session: None,
         }
     }
@@ -171,6 +174,9 @@ impl Client {
         }
         if let Some(does) = part.session {
             return self.play_session(part, does, round).await;
+        }
+        if let Some(resumes) = part.ticket {
+            return self.play_ticket(part, resumes, round).await;
         }
         if part.downgrades {
             return self.play_downgrade(part, round).await;

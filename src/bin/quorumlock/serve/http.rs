@@ -13,7 +13,7 @@ use hyper::body::{Body as _, Incoming};
 use hyper::header::{ALLOW, CACHE_CONTROL, CONNECTION, CONTENT_TYPE, HeaderMap, HeaderValue};
 use hyper::{Method, Request, Response, StatusCode, Version};
 use percent_encoding::percent_decode_str;
-use quorumlock::NodeState;
+use quorumlock::{NodeState, NodeStatus};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio::time::timeout;
@@ -300,7 +300,9 @@ fn health(agent: &Agent) -> Answer {
         return Err(Refusal::stopping());
     }
     let nodes = agent.quorum.nodes();
-    let votes = nodes.iter().filter(|node| node.state == NodeState::Up).count();
+    // As in the metric `quorumlock_node_up`.
+    let grants = |node: &&NodeStatus| node.unreadable.is_none() && node.out_of_memory.is_none();
+    let votes = nodes.iter().filter(|node| node.state == NodeState::Up).filter(grants).count();
     let quorum = nodes.len() / 2 + 1;
     if votes >= quorum {
         return Ok(json!({ "votes": votes, "quorum": quorum }));

@@ -148,6 +148,6 @@ fn a_quorum_votes(quorum: &Quorum) -> bool {
 /// then clients refuse to start, so waiting does not help.
 fn connecting(quorum: &Quorum) -> bool {
     let nodes = quorum.nodes();
-    nodes.iter().any(|node| node.state == NodeState::Connecting && !is_unused(node))
+    nodes.iter().any(|node| node.state.is_pending() && !is_unused(node))
         && !nodes.iter().any(|node| matches!(node.state, NodeState::Duplicate { .. }))
 }

@@ -151,7 +151,7 @@ impl Seen {
             ),
             (None, Some(false)) => {
                 // A node without memory knows that the name is free, but grants nothing.
-                let but = if verdict.can_acquire() { "" } else { ", but no lock can be acquired now" };
+                let but = if verdict.can_acquire() { "" } else { ", but cannot be locked now" };
                 format!("{title} is free{few}{but}; its tokens so far are at most {fence}")
             }
             // Either nodes name different holders for a moment, or they began to vote after their

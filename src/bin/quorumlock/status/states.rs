@@ -9,8 +9,6 @@ use super::verdict::Verdict;
 use crate::duration::left;
 use crate::output::{green, red, yellow};
 
-/// The text about a node of which another client reports another server.
-const UNCLEAR: &str = "another client reports another server behind its name; this is being checked";
 /// The text about a node that lost its record, and perhaps locks, while it ran.
 const FORGOT: &str = "it forgot while it ran, and may have forgotten locks";
 
@@ -21,7 +19,6 @@ pub(crate) fn told(node: &NodeStatus) -> String {
         // other list may be in force only on other nodes.
         NodeState::OtherList { .. } => format!("{} does not vote while another list is in force", node.node),
         NodeState::Twins { .. } => format!("{}: {}", node.node, node.state),
-        NodeState::Connecting if node.unclear => format!("{} answers, but {UNCLEAR}", node.node),
         NodeState::Connecting if node.run.is_some() => {
             format!("{} answers, but this client's list is not in force there yet", node.node)
         }
@@ -39,7 +36,6 @@ pub(crate) fn why(verdict: &Verdict<'_>, index: usize, node: &NodeStatus) -> Opt
         )),
         _ if is_idle(node) => Some("idle: it votes once a client has sent it the tokens in use".to_owned()),
         NodeState::Up => None,
-        NodeState::Connecting if node.unclear => Some(format!("checking: {UNCLEAR}")),
         NodeState::Connecting => Some(verdict.silence().to_owned()),
         NodeState::Quarantined { left: time, .. } => Some(verdict.forgot(index).map_or_else(
             || node.state.to_string(),
@@ -71,7 +67,6 @@ pub(super) fn in_short(verdict: &Verdict<'_>, index: usize, node: &NodeStatus) -
 pub(crate) fn plainly(verdict: &Verdict<'_>, index: usize, node: &NodeStatus) -> String {
     match verdict.forgot(index) {
         Some(_) if is_unused(node) => "forgot".to_owned(),
-        _ if node.state == NodeState::Connecting && node.unclear => "checking".to_owned(),
         _ if node.state == NodeState::Connecting && !is_unused(node) => "no answer".to_owned(),
         _ => plain(node),
     }
@@ -88,15 +83,15 @@ pub(crate) fn plain(node: &NodeStatus) -> String {
 }
 
 pub(crate) fn state(node: &NodeStatus) -> String {
-    let is_checked = node.unclear && node.state == NodeState::Connecting;
-    coloured(node, &if is_checked { "checking".to_owned() } else { node.state.to_string() })
+    let is_checked = node.state == NodeState::Unclear;
+    coloured(node, &if is_checked { plain(node) } else { node.state.to_string() })
 }
 
 fn coloured(node: &NodeStatus, text: &str) -> String {
     match node.state {
         _ if is_unused(node) => yellow(text),
         NodeState::Up => green(text),
-        NodeState::Quarantined { .. } | NodeState::Connecting => yellow(text),
+        NodeState::Quarantined { .. } | NodeState::Connecting | NodeState::Unclear => yellow(text),
         _ => red(text),
     }
 }
@@ -107,6 +102,7 @@ pub(crate) const fn word(state: &NodeState) -> &'static str {
         NodeState::Up => "up",
         NodeState::Quarantined { .. } => "quarantined",
         NodeState::Connecting => "connecting",
+        NodeState::Unclear => "checking",
         NodeState::Down { .. } => "down",
         NodeState::Replica => "replica",
         NodeState::Cluster => "cluster",
@@ -133,9 +129,8 @@ mod tests {
         assert_eq!(told(&node), "redis://eu has not answered yet");
         node.run = Some("run".to_owned());
         assert_eq!(told(&node), "redis://eu answers, but this client's list is not in force there yet");
-        node.unclear = true;
-        let checked =
-            "redis://eu answers, but another client reports another server behind its name; this is being checked";
-        assert_eq!(told(&node), checked);
+        node.state = NodeState::Unclear;
+        assert!(told(&node).starts_with("redis://eu is connected, but another client reports another server"));
+        assert_eq!(plain(&node), "checking");
     }
 }

@@ -177,10 +177,17 @@ impl<'a> Verdict<'a> {
         self.nodes.iter().any(|node| matches!(node.status.state, NodeState::Duplicate { .. }))
     }
 
-    /// Whether enough nodes are up to know that a name is free. Nodes that grant no lock (out of
-    /// memory, for example) count as well: they know who holds a name.
+    /// Whether enough nodes are up to know that a name is free.
     pub(super) fn quorum_knows(&self) -> bool {
-        self.are_quorum(|vote| matches!(vote, Vote::Now | Vote::GrantsNothing(_)))
+        (0..self.nodes.len()).filter(|&index| self.knows(index)).count() >= self.quorum()
+    }
+
+    /// Whether a node is up, and so knows whether a name is free. A node that grants no lock (out
+    /// of memory, for example) knows this as well.
+    pub(crate) fn knows(&self, index: usize) -> bool {
+        let (status, vote) = (self.nodes[index].status, &self.votes[index]);
+        let is_up = self.kept_out.is_none() && status.state == NodeState::Up && !is_unused(status);
+        is_up && matches!(vote, Vote::Now | Vote::GrantsNothing(_))
     }
 
     /// Whether a quorum would vote on other names, so that only the data under this name prevents
@@ -221,7 +228,7 @@ impl<'a> Verdict<'a> {
     /// How many nodes have not answered yet. A node whose `asked` is an error does not count: the
     /// command's own connection to it failed, and `doctor` reports that.
     pub(crate) fn slow(&self) -> usize {
-        let is_slow = |node: &NodeStatus| node.state == NodeState::Connecting && !is_unused(node) && !node.unclear;
+        let is_slow = |node: &NodeStatus| node.state == NodeState::Connecting && !is_unused(node);
         self.nodes.iter().filter(|node| is_slow(node.status) && node.asked.is_ok()).count()
     }
 

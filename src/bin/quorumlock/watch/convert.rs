@@ -64,7 +64,7 @@ pub(super) fn seen(reports: &Reports<'_>, named: bool) -> Seen {
     let rows = labels(nodes).into_iter().enumerate().map(|(index, label)| node(reports, index, label, now)).collect();
     let ages: Vec<_> = paces.iter().map(|pace| pace.age(now)).collect();
     let hold = named.then(|| Hold {
-        agreed: agreed(verdict, nodes, inspected),
+        agreed: agreed(verdict, inspected),
         left: quorum_left(inspected, &ages, verdict.quorum()),
         told: quorum_left(inspected, &vec![Duration::ZERO; ages.len()], verdict.quorum()),
         ..hold(inspected)
@@ -159,7 +159,7 @@ const fn is_refused(state: &NodeState) -> bool {
 const fn mood(state: &NodeState) -> Mood {
     match state {
         NodeState::Up => Mood::Good,
-        NodeState::Quarantined { .. } | NodeState::Connecting => Mood::Doubtful,
+        NodeState::Quarantined { .. } | NodeState::Connecting | NodeState::Unclear => Mood::Doubtful,
         _ => Mood::Bad,
     }
 }
@@ -185,14 +185,12 @@ fn holder(inspected: &Inspected, said: &Result<Inspection, String>, node: &NodeS
     }
 }
 
-/// Whether a quorum names one holder, or a quorum of voting nodes reports the name as free.
-fn agreed(verdict: &Verdict<'_>, nodes: &[NodeStatus], inspected: &Inspected) -> bool {
-    let free = |index: &usize| {
-        let said = inspected.nodes[*index].1.as_ref();
-        let votes = nodes[*index].state == NodeState::Up && verdict.counts(*index);
-        votes && verdict.refusal(*index).is_none() && said.is_ok_and(|said| said.holder.is_none())
-    };
-    inspected.holder().is_some() || (0..nodes.len()).filter(free).count() >= verdict.quorum()
+/// Whether a quorum names one holder, or a quorum of nodes that know it reports the name as free.
+fn agreed(verdict: &Verdict<'_>, inspected: &Inspected) -> bool {
+    let is_free = |said: &Result<Inspection, String>| said.as_ref().is_ok_and(|said| said.holder.is_none());
+    let said = inspected.nodes.iter().enumerate();
+    let free = said.filter(|(index, (_, said))| verdict.knows(*index) && is_free(said)).count();
+    inspected.holder().is_some() || free >= verdict.quorum()
 }
 
 /// The time for which a quorum of nodes still holds the name for its holder.
@@ -294,7 +292,7 @@ mod tests {
         let rights = (0..nodes.len()).map(|node| Ok((node < asked).then(Lacks::default))).collect();
         let verdict = Verdict::new(nodes, &inspected, list).with_rights(rights);
         let paces = [pace, Pace::default(), Pace::default()];
-        seen(&Reports { verdict, nodes, inspected: &inspected, paces: &paces, lately: 15 * SECOND }, false)
+        seen(&Reports { verdict, nodes, inspected: &inspected, paces: &paces, lately: 15 * SECOND }, true)
     }
 
     /// The first node as it is shown, if it replies with `said`.
@@ -317,6 +315,10 @@ mod tests {
         assert_eq!((quorum(&up, 0).await, quorum(&up, 1).await), (None, None), "other nodes were not asked yet");
         assert_eq!(quorum(&up, 2).await, Some((true, "a quorum of nodes votes again".to_owned())));
         assert_eq!(quorum(&with(NodeState::Connecting), 3).await, None);
+        let mut full = up.clone();
+        full.iter_mut().for_each(|node| node.out_of_memory = Some("maxmemory is 1 bytes".to_owned()));
+        let seen = shown(&full, &list, Ok(Inspection::free(0)), Pace::default(), 3).await;
+        assert!(seen.mood == Mood::Bad && seen.hold.is_some_and(|hold| hold.agreed), "the nodes know that it is free");
         let (votes, news) = quorum(&with(NodeState::Down { why: "gone".to_owned() }), 0).await.unwrap();
         assert!(!votes && news.starts_with("no quorum of nodes votes: no lock can be acquired. "), "{news}");
         let mut twice = up.clone();

@@ -201,16 +201,17 @@ impl Columns {
 fn middle(model: &mut Model, width: usize, rows: usize, now: Instant) -> Vec<Line<'static>> {
     match &model.name {
         Some(name) => {
-            let hold = model.seen.as_ref().and_then(|(_, seen)| seen.hold.as_ref());
+            let hold = model.seen.as_ref().and_then(|(_, seen)| Some((seen.hold.as_ref()?, seen.mood)));
             hold_lines(name, hold, width).into_iter().take(rows).collect()
         }
         None => names(model, width, rows, now),
     }
 }
 
-fn hold_lines(name: &str, hold: Option<&Hold>, width: usize) -> Vec<Line<'static>> {
-    let Some(hold) = hold else { return vec![Line::raw(fit("waiting for the nodes' answers", width))] };
-    let (first, mood) = who(name, hold);
+/// `hold` is the name's hold, and the mood of the verdict about the nodes.
+fn hold_lines(name: &str, hold: Option<(&Hold, Mood)>, width: usize) -> Vec<Line<'static>> {
+    let Some((hold, nodes)) = hold else { return vec![Line::raw(fit("waiting for the nodes' answers", width))] };
+    let (first, mood) = who(name, hold, nodes);
     let permits = hold
         .gate
         .then(|| format!("the gate of a semaphore. Each of its permits is a name: watch {}/0 to see one", shown(name)));
@@ -220,7 +221,7 @@ fn hold_lines(name: &str, hold: Option<&Hold>, width: usize) -> Vec<Line<'static
 }
 
 /// Who holds the name, in one sentence.
-fn who(name: &str, hold: &Hold) -> (String, Mood) {
+fn who(name: &str, hold: &Hold, nodes: Mood) -> (String, Mood) {
     let name = shown(name);
     let mood = if hold.revoked { Mood::Bad } else { Mood::Good };
     match (&hold.holder, hold.agreed) {
@@ -229,6 +230,7 @@ fn who(name: &str, hold: &Hold) -> (String, Mood) {
         }
         (Some(holder), _) if hold.revoked => (format!("{name} is held by {}, but revoked", shown(holder)), mood),
         (Some(holder), _) => (format!("{name} is held by {}", shown(holder)), mood),
+        (None, true) if nodes == Mood::Bad => (format!("{name} is free, but cannot be locked now"), Mood::Bad),
         (None, true) => (format!("{name} is free"), Mood::Good),
         (None, false) => (format!("{name}: no quorum of nodes agrees on its holder"), Mood::Bad),
     }

@@ -19,6 +19,8 @@ fn of_node(lists: &Lists<'_>, node: Node<'_>, all_unused: bool) -> Option<Findin
     let other = lists.at(node.index).filter(|(_, whose)| *whose != Whose::Own);
     match (&node.status.state, other) {
         (NodeState::Twins { why }, _) => Some(two_servers(why)),
+        // `state.rs` reports this state.
+        (NodeState::Unclear, _) => None,
         _ if lists.servers(node.index).len() > 1 => Some(two_servers("clients meet two servers behind its name")),
         (_, Some((_, whose))) => Some(another(&lists.conflict(whose).unwrap_or_default(), whose)),
         // If a rival list (with this list's name) is in force on one node, clients of this list

@@ -66,7 +66,7 @@ fn state(node: Node<'_>) -> Option<Finding> {
         NodeState::Duplicate { of } => duplicate(of),
         // `lists.rs` reports these states.
         NodeState::OtherList { .. } | NodeState::Twins { .. } => return None,
-        NodeState::Connecting if node.status.unclear => two_servers_reported(),
+        NodeState::Unclear => two_servers_reported(),
         // The doctor's own attempt to connect may show why the library has not reached the node.
         _ => {
             return node.check.as_ref().err().map_or_else(

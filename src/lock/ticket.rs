@@ -1,0 +1,292 @@
+//! Tickets: a lock that one process has acquired, and another process goes on with.
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use super::mutex::QuorumLock;
+use super::quorum::Quorum;
+use crate::config::LockOptions;
+use crate::error::{Error, Result};
+use crate::lease::{LockGuard, Released};
+use crate::node::{Name, Predecessor};
+use crate::protocol::give_up;
+use crate::rules::ballot::LIMIT;
+
+/// The first word of a ticket's text.
+const FORM: &str = "quorumlock-ticket-1";
+
+/// A held lock that no process renews, until some process [resumes](Quorum::resume) it.
+/// [`LockGuard::into_ticket`] makes a ticket: for example, a web request acquires the lock and
+/// starts a job, and the job's process resumes the lock and releases it.
+///
+/// **Until [`until`](Self::until), the nodes keep everybody else out.** After that, the lock
+/// expires like any other lock.
+///
+/// A ticket is a secret: every client of the nodes that has it can resume or release the lock. So
+/// `Debug` hides it. `Display` writes the ticket as one line (if the name is one line), and
+/// `FromStr` reads this text. With the feature `serde`, a ticket is serialized as this text.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Ticket {
+    name: Arc<str>,
+    lock: Predecessor,
+    /// The highest ballot of the owner's asks and pushes.
+    highest: u64,
+    /// In milliseconds since the Unix epoch.
+    until: u64,
+    /// The hash of the list of the client that had the lock.
+    list: Arc<str>,
+}
+
+impl Ticket {
+    /// The lock's name. If the quorum has a [`key_format`](crate::QuorumBuilder::key_format), this
+    /// is the formatted name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The token of the lock. The resumed lock has a higher token.
+    #[must_use]
+    pub const fn token(&self) -> u64 {
+        self.lock.token
+    }
+
+    /// Until when the lock can be resumed, by the clock of the machine that made the ticket.
+    #[must_use]
+    pub fn until(&self) -> SystemTime {
+        UNIX_EPOCH + Duration::from_millis(self.until)
+    }
+}
+
+impl LockGuard {
+    /// Stops the renewals without a release, and returns a ticket, with which another process can
+    /// go on with the lock. The call first renews the lock, so that the ticket is good for a whole
+    /// ttl (less the drift).
+    ///
+    /// # Errors
+    /// Returns the guard, so that the lock stays held. The error is `Config` if the lock has
+    /// several names, or other guards ([`reenter`](Self::reenter)). It is `Unavailable` if no
+    /// quorum confirmed the renewal in time, and `Lost` if the lock is lost.
+    ///
+    /// # Cancel safety
+    /// Safe: the lock is released in the background.
+    ///
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> quorumlock::Result<()> {
+    /// # let quorum = quorumlock::Quorum::in_memory(3)?;
+    /// use std::time::Duration;
+    ///
+    /// let guard = quorum.lock("orders/42").acquire(Duration::from_secs(5)).await?;
+    /// let token = guard.token();
+    /// let ticket = guard.into_ticket().await.map_err(|(error, _guard)| error)?;
+    /// let text = ticket.to_string(); // Send this to another process.
+    ///
+    /// let guard = quorum.resume(&text.parse()?).await?;
+    /// assert!(guard.token() > token);
+    /// guard.release().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn into_ticket(self) -> Result<Ticket, (Error, Self)> {
+        let handed = self.hand_on().await?;
+        let until = SystemTime::now() + handed.remaining;
+        let millis = until.duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
+        Ok(Ticket {
+            name: handed.name.text().clone(),
+            lock: handed.lock,
+            highest: handed.highest,
+            until: u64::try_from(millis).unwrap_or(u64::MAX),
+            list: handed.list,
+        })
+    }
+}
+
+impl Quorum {
+    /// Goes on with the lock of a ticket, in any process with the same list of nodes. Nobody else
+    /// had the lock in between. The lock gets a new, higher token, and this quorum's ttl.
+    ///
+    /// Of several processes that resume one ticket, at most one gets the lock. If they do so at the
+    /// same moment, it may be that none gets it, and that the lock is released.
+    ///
+    /// # Errors
+    /// `Lost` if the lock has expired, or was released, revoked or resumed. `Contended` if another
+    /// owner holds the lock. `Unavailable` if too few nodes answered or voted: you may try again.
+    /// `Config` if the ticket is of another list of nodes; `Closed` after a shutdown.
+    ///
+    /// # Cancel safety
+    /// Safe: a lock that was won is released in the background.
+    pub async fn resume(&self, ticket: &Ticket) -> Result<LockGuard> {
+        self.resume_by(ticket, QuorumLock::new(self.0.clone(), self.names_of(ticket), self.0.rules.clone())).await
+    }
+
+    /// As [`resume`](Self::resume), with options for the lock.
+    ///
+    /// # Errors
+    /// As [`resume`](Self::resume), and as [`lock_with`](Self::lock_with).
+    ///
+    /// # Cancel safety
+    /// As [`resume`](Self::resume).
+    pub async fn resume_with(&self, ticket: &Ticket, options: &LockOptions) -> Result<LockGuard> {
+        let rules = self.0.rules_of(options)?;
+        self.resume_by(ticket, QuorumLock::new(self.0.clone(), self.names_of(ticket), rules)).await
+    }
+
+    /// Releases the lock of a ticket, and waits until a quorum has confirmed the release. If the
+    /// lock was resumed, this changes nothing, and returns `AlreadyExpired`.
+    ///
+    /// # Errors
+    /// `Unavailable` if too few nodes answered in time; the release goes on in the background.
+    /// `Config` if the ticket is of another list of nodes; `Closed` after a shutdown.
+    ///
+    /// # Cancel safety
+    /// Safe: the first poll sends the release, which goes on in the background.
+    pub async fn release(&self, ticket: &Ticket) -> Result<Released> {
+        self.0.usable()?;
+        self.checked(ticket)?;
+        let (leases, rules) = (&self.0.leases, &self.0.rules);
+        let until = self.0.host.now() + rules.round_timeout;
+        let names = self.names_of(ticket)?;
+        let freeing = give_up(&leases.voters, names, &ticket.lock, ticket.highest, rules.validity.ttl());
+        leases.confirmed(&freeing, until, || ticket.name.to_string()).await
+    }
+
+    async fn resume_by(&self, ticket: &Ticket, lock: QuorumLock) -> Result<LockGuard> {
+        self.checked(ticket)?;
+        let guard = lock.follow(&ticket.lock).await?;
+        // The old owner may still hold the name on nodes that did not grant the claim.
+        let (voters, ttl) = (&self.0.leases.voters, self.0.rules.validity.ttl());
+        drop(give_up(voters, self.names_of(ticket)?, &ticket.lock, ticket.highest, ttl));
+        Ok(guard)
+    }
+
+    /// The ticket's name is formatted already.
+    fn names_of(&self, ticket: &Ticket) -> Result<Arc<[Name]>> {
+        Ok([self.0.settings.formatted(&ticket.name)?].into())
+    }
+
+    fn checked(&self, ticket: &Ticket) -> Result<()> {
+        if ticket.list == self.0.leases.voters.claimed {
+            return Ok(());
+        }
+        Err(Error::config("the ticket is of another list of nodes; resume it with the nodes with which it was made"))
+    }
+}
+
+impl fmt::Display for Ticket {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { name, lock, highest, until, list } = self;
+        write!(f, "{FORM} {} {highest} {until} {list} {} {name}", lock.token, lock.owner)
+    }
+}
+
+impl FromStr for Ticket {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        parsed(text).ok_or_else(|| {
+            Error::config(format!("this is no ticket: a ticket is the whole line that begins with {FORM}"))
+        })
+    }
+}
+
+fn parsed(text: &str) -> Option<Ticket> {
+    let mut words = text.splitn(7, ' ');
+    words.next().filter(|&form| form == FORM)?;
+    let mut ballot = || words.next()?.parse().ok().filter(|&ballot: &u64| 0 < ballot && ballot < LIMIT);
+    let (token, highest) = (ballot()?, ballot()?);
+    let until = words.next()?.parse().ok()?;
+    let (list, owner, name) = (words.next()?.into(), words.next()?.into(), words.next()?.into());
+    Some(Ticket { name, lock: Predecessor { owner, token }, highest, until, list })
+}
+
+impl fmt::Debug for Ticket {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Ticket").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+#[cfg(feature = "serde")]
+impl serde::Serialize for Ticket {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+#[cfg(feature = "serde")]
+impl<'de> serde::Deserialize<'de> for Ticket {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
+        let text = <std::borrow::Cow<'de, str>>::deserialize(deserializer)?;
+        text.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+#[cfg(all(test, feature = "testing"))]
+mod tests {
+    use super::*;
+    use crate::error::ErrorKind;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    async fn held(quorum: &Quorum) -> LockGuard {
+        quorum.lock("a b").acquire(SECOND).await.unwrap()
+    }
+
+    #[tokio::test]
+    async fn ticket_is_resumed_once_and_the_token_grows() {
+        let quorum = Quorum::in_memory(3).unwrap();
+        let guard = held(&quorum).await;
+        let (token, lease) = (guard.token(), guard.lease());
+        let ticket = guard.into_ticket().await.unwrap();
+        assert!(!lease.is_held() && ticket.name() == "a b" && ticket.token() == token);
+        assert!(quorum.lock("a b").try_acquire().await.unwrap().is_none(), "nodes still hold it");
+        let resumed = quorum.resume(&ticket.to_string().parse().unwrap()).await.unwrap();
+        assert!(resumed.token() > token);
+        let again = quorum.resume(&ticket).await.unwrap_err();
+        assert_eq!(again.kind(), ErrorKind::Lost, "{again}");
+        assert_eq!(quorum.release(&ticket).await.unwrap(), Released::AlreadyExpired);
+        assert!(resumed.is_held());
+        assert_eq!(resumed.release().await.unwrap(), Released::Released);
+    }
+
+    #[tokio::test]
+    async fn ticket_is_released_without_a_resume() {
+        let quorum = Quorum::in_memory(3).unwrap();
+        let ticket = held(&quorum).await.into_ticket().await.unwrap();
+        assert_eq!(quorum.release(&ticket).await.unwrap(), Released::Released);
+        assert!(quorum.lock("a b").try_acquire().await.unwrap().is_some());
+    }
+
+    #[tokio::test]
+    async fn lock_that_cannot_become_a_ticket_stays_held() {
+        let quorum = Quorum::in_memory(3).unwrap();
+        let set = quorum.lock_all(["a", "b"]).acquire(SECOND).await.unwrap();
+        let (error, set) = set.into_ticket().await.unwrap_err();
+        assert!(error.kind() == ErrorKind::Config && set.is_held(), "{error}");
+        let guard = held(&quorum).await;
+        let other = guard.reenter().unwrap();
+        let (error, guard) = guard.into_ticket().await.unwrap_err();
+        assert!(error.kind() == ErrorKind::Config && guard.is_held(), "{error}");
+        drop(other);
+        guard.into_ticket().await.unwrap();
+    }
+
+    #[test]
+    fn ticket_is_one_line_that_debug_hides() {
+        let text = "quorumlock-ticket-1 7 9 1700000000000 f00d host/1/uuid/3 a b\n";
+        let ticket: Ticket = text.parse().unwrap();
+        assert_eq!((ticket.to_string().as_str(), ticket.name()), (text, "a b\n"));
+        assert_eq!(format!("{ticket:?}"), r#"Ticket { name: "a b\n", .. }"#);
+        for wrong in ["", "quorumlock-ticket-1", "quorumlock-ticket-2 7 9 1 f o n", "quorumlock-ticket-1 0 9 1 f o n"] {
+            assert!(wrong.parse::<Ticket>().is_err(), "{wrong}");
+        }
+        #[cfg(feature = "serde")]
+        {
+            let json = serde_json::to_string(&ticket).unwrap();
+            assert_eq!(serde_json::from_str::<Ticket>(&json).unwrap(), ticket);
+        }
+    }
+}
