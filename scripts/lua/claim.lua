@@ -36,7 +36,9 @@ end
 -- The refusal of name number `i`; nil or false if this name can be granted.
 local function refusal(seen, i, from, follows)
   local it = seen[i]
-  if from ~= '' and (follows <= it.over or not it.holder) then return {'lost', ''} end
+  -- The claimer may have taken over the lock before: this has raised `over` to `follows`.
+  local token = it.holder == owner and it.holds_with or follows
+  if from ~= '' and (token <= it.over or not it.holder) then return {'lost', ''} end
   if misused(it, kind + 0 == GATE) then return {'misused', i} end
   local takes_over = from ~= '' and it.ends > now and it.owner == from
   if it.holder == owner then
@@ -80,6 +82,8 @@ return each(13, 4, function(at, key)
     if refused then return refused end
   end
   for _, it in ipairs(seen) do
+    -- Late renewals of `from` must not bring its hold back.
+    if from ~= '' then call('HSET', it.lock, 'over', digits(max(it.over, follows))) end
     if is_reader then more().read(it, owner, ttl, ballot) else hold(it, owner, kind, ballot, '1', ttl) end
     if it.queue then more().leave(it) end
     if it.queue and is_reader then more().hand_over(it, next_ballot) end

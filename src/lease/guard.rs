@@ -3,7 +3,7 @@
 use std::fmt;
 use std::ops::Deref;
 use std::sync::{Arc, Weak};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use tokio_util::sync::CancellationToken;
 
@@ -61,8 +61,8 @@ pub(crate) struct HandedOn {
     pub(crate) lock: Predecessor,
     /// The highest ballot of the owner's asks and pushes.
     pub(crate) highest: u64,
-    /// The lock's validity.
-    pub(crate) remaining: Duration,
+    /// Until when the lock is valid, by the wall clock.
+    pub(crate) until: SystemTime,
     /// The hash of the client's list.
     pub(crate) list: Arc<str>,
 }
@@ -350,17 +350,14 @@ impl LockGuard {
         if let Err(error) = self.lease.extended(sent, undone).await {
             return Err((error, self));
         }
+        // Read the clock first: this task may stand still before it knows how much time is left.
+        let now = SystemTime::now();
         match held.hand_on() {
             Ok(remaining) => {
                 self.holds = false;
                 let (lock, highest) = (self.predecessor(), held.grant.won().highest);
-                Ok(HandedOn {
-                    name: held.name().clone(),
-                    lock,
-                    highest,
-                    remaining,
-                    list: held.leases.voters.claimed.clone(),
-                })
+                let (name, list) = (held.name().clone(), held.leases.voters.claimed.clone());
+                Ok(HandedOn { name, lock, highest, until: now + remaining, list })
             }
             Err(error) => Err((error, self)),
         }

@@ -184,10 +184,14 @@ impl Held {
     pub(super) fn hand_on(&self) -> Result<Duration> {
         let mut state = self.state();
         alone(&state)?;
-        let remaining = state.tenure.remaining(self.now());
+        let (remaining, until) = (state.tenure.remaining(self.now()), state.tenure.deadline());
         if state.tenure.release(self.now()) {
-            let freeing = self.release(state, Some(Duration::MAX));
-            debug_assert!(freeing.is_none(), "nothing is released");
+            let since = state.tenure.since();
+            let stopped = self.stop(&mut state);
+            drop(state);
+            self.grant.hand_on(until);
+            drop(stopped);
+            self.leases.freed(&self.rules, since);
             return Ok(remaining);
         }
         // `lost_error` locks the state again.

@@ -13,6 +13,7 @@ mod schedule;
 mod session_grants;
 mod watch;
 
+pub(crate) use guard::HandedOn;
 pub use guard::{Lease, LockGuard, Released};
 pub(crate) use guard::{WeakLease, ensured};
 pub(crate) use held::Leases;

@@ -7,12 +7,13 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::mutex::QuorumLock;
 use super::quorum::Quorum;
-use crate::config::LockOptions;
+use crate::config::{LockOptions, Rules};
 use crate::error::{Error, Result};
-use crate::lease::{LockGuard, Released};
+use crate::lease::{HandedOn, LockGuard, Released};
 use crate::node::{Name, Predecessor};
-use crate::protocol::give_up;
+use crate::protocol::{ReleaseSet, give_up};
 use crate::rules::ballot::LIMIT;
+use crate::words::listed;
 
 /// The first word of a ticket's text.
 const FORM: &str = "quorumlock-ticket-1";
@@ -21,21 +22,23 @@ const FORM: &str = "quorumlock-ticket-1";
 /// [`LockGuard::into_ticket`] makes a ticket: for example, a web request acquires the lock and
 /// starts a job, and the job's process resumes the lock and releases it.
 ///
-/// **Until [`until`](Self::until), the nodes keep everybody else out.** After that, the lock
-/// expires like any other lock.
+/// **Until [`until`](Self::until), the nodes keep everybody else out**, unless the ticket is used
+/// or the lock is revoked. After that, the lock expires like any other lock.
 ///
-/// A ticket is a secret: every client of the nodes that has it can resume or release the lock. So
-/// `Debug` hides it. `Display` writes the ticket as one line (if the name is one line), and
-/// `FromStr` reads this text. With the feature `serde`, a ticket is serialized as this text.
+/// Keep a ticket secret from clients that must not use the lock: `Debug` hides it. (A program with
+/// access to the nodes could end the lock even without the ticket.) `Display` writes the ticket as
+/// a text, and `FromStr` reads this text, even if spaces or newlines surround it. With the feature
+/// `serde`, a ticket is serialized as this text. Resume it with the same list of nodes and the same
+/// [`key_prefix`](crate::QuorumBuilder::key_prefix).
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Ticket {
-    name: Arc<str>,
+    name: Name,
     lock: Predecessor,
     /// The highest ballot of the owner's asks and pushes.
     highest: u64,
     /// In milliseconds since the Unix epoch.
     until: u64,
-    /// The hash of the list of the client that had the lock.
+    /// The hash of the list of the client that had the lock; empty if its nodes check no list.
     list: Arc<str>,
 }
 
@@ -44,7 +47,7 @@ impl Ticket {
     /// is the formatted name.
     #[must_use]
     pub fn name(&self) -> &str {
-        &self.name
+        self.name.text()
     }
 
     /// The token of the lock. The resumed lock has a higher token.
@@ -68,7 +71,8 @@ impl LockGuard {
     /// # Errors
     /// Returns the guard, so that the lock stays held. The error is `Config` if the lock has
     /// several names, or other guards ([`reenter`](Self::reenter)). It is `Unavailable` if no
-    /// quorum confirmed the renewal in time, and `Lost` if the lock is lost.
+    /// quorum confirmed the renewal in time, or if the lock has reached its `max_hold`. It is `Lost`
+    /// if the lock is lost.
     ///
     /// # Cancel safety
     /// Safe: the lock is released in the background.
@@ -92,35 +96,32 @@ impl LockGuard {
     /// # }
     /// ```
     pub async fn into_ticket(self) -> Result<Ticket, (Error, Self)> {
-        let handed = self.hand_on().await?;
-        let until = SystemTime::now() + handed.remaining;
+        let HandedOn { name, lock, highest, until, list } = self.hand_on().await?;
         let millis = until.duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
-        Ok(Ticket {
-            name: handed.name.text().clone(),
-            lock: handed.lock,
-            highest: handed.highest,
-            until: u64::try_from(millis).unwrap_or(u64::MAX),
-            list: handed.list,
-        })
+        Ok(Ticket { name, lock, highest, until: u64::try_from(millis).unwrap_or(LIMIT).min(LIMIT), list })
     }
 }
 
 impl Quorum {
-    /// Goes on with the lock of a ticket, in any process with the same list of nodes. Nobody else
-    /// had the lock in between. The lock gets a new, higher token, and this quorum's ttl.
+    /// Goes on with the lock of a ticket, in any process with the same list of nodes. The lock gets
+    /// a new, higher token, and this quorum's ttl. It has no note.
     ///
     /// Of several processes that resume one ticket, at most one gets the lock. If they do so at the
     /// same moment, it may be that none gets it, and that the lock is released.
     ///
     /// # Errors
     /// `Lost` if the lock has expired, or was released, revoked or resumed. `Contended` if another
-    /// owner holds the lock. `Unavailable` if too few nodes answered or voted: you may try again.
-    /// `Config` if the ticket is of another list of nodes; `Closed` after a shutdown.
+    /// owner holds the lock. `Unavailable` if too few nodes answered or voted. `Config` if the
+    /// ticket is of another list of nodes or of another key prefix, or if its token is more than a
+    /// day ahead of this machine's clock. `Closed` after a shutdown.
+    ///
+    /// After `Contended` or `Unavailable`, some nodes may have freed the lock. You may try again,
+    /// but others may get the lock first.
     ///
     /// # Cancel safety
-    /// Safe: a lock that was won is released in the background.
+    /// Safe, but the lock may be released in the background.
     pub async fn resume(&self, ticket: &Ticket) -> Result<LockGuard> {
-        self.resume_by(ticket, QuorumLock::new(self.0.clone(), self.names_of(ticket), self.0.rules.clone())).await
+        self.resumed(ticket, self.0.rules.clone()).await
     }
 
     /// As [`resume`](Self::resume), with options for the lock.
@@ -131,8 +132,7 @@ impl Quorum {
     /// # Cancel safety
     /// As [`resume`](Self::resume).
     pub async fn resume_with(&self, ticket: &Ticket, options: &LockOptions) -> Result<LockGuard> {
-        let rules = self.0.rules_of(options)?;
-        self.resume_by(ticket, QuorumLock::new(self.0.clone(), self.names_of(ticket), rules)).await
+        self.resumed(ticket, self.0.rules_of(options)?).await
     }
 
     /// Releases the lock of a ticket, and waits until a quorum has confirmed the release. If the
@@ -140,46 +140,53 @@ impl Quorum {
     ///
     /// # Errors
     /// `Unavailable` if too few nodes answered in time; the release goes on in the background.
-    /// `Config` if the ticket is of another list of nodes; `Closed` after a shutdown.
+    /// `Config` as for [`resume`](Self::resume); `Closed` after a shutdown.
     ///
     /// # Cancel safety
     /// Safe: the first poll sends the release, which goes on in the background.
     pub async fn release(&self, ticket: &Ticket) -> Result<Released> {
         self.0.usable()?;
         self.checked(ticket)?;
-        let (leases, rules) = (&self.0.leases, &self.0.rules);
-        let until = self.0.host.now() + rules.round_timeout;
-        let names = self.names_of(ticket)?;
-        let freeing = give_up(&leases.voters, names, &ticket.lock, ticket.highest, rules.validity.ttl());
-        leases.confirmed(&freeing, until, || ticket.name.to_string()).await
+        let until = self.0.host.now() + self.0.rules.round_timeout;
+        let freeing = self.give_up(ticket);
+        self.0.leases.confirmed(&freeing, until, || listed(std::slice::from_ref(&ticket.name))).await
     }
 
-    async fn resume_by(&self, ticket: &Ticket, lock: QuorumLock) -> Result<LockGuard> {
+    async fn resumed(&self, ticket: &Ticket, rules: Arc<Rules>) -> Result<LockGuard> {
         self.checked(ticket)?;
+        let lock = QuorumLock::new(self.0.clone(), Ok([ticket.name.clone()].into()), rules);
         let guard = lock.follow(&ticket.lock).await?;
         // The old owner may still hold the name on nodes that did not grant the claim.
-        let (voters, ttl) = (&self.0.leases.voters, self.0.rules.validity.ttl());
-        drop(give_up(voters, self.names_of(ticket)?, &ticket.lock, ticket.highest, ttl));
+        drop(self.give_up(ticket));
         Ok(guard)
     }
 
-    /// The ticket's name is formatted already.
-    fn names_of(&self, ticket: &Ticket) -> Result<Arc<[Name]>> {
-        Ok([self.0.settings.formatted(&ticket.name)?].into())
+    fn give_up(&self, ticket: &Ticket) -> ReleaseSet {
+        // The lock's ttl may have been any ttl up to `max_ttl`.
+        let ttl = self.0.settings.max_ttl.max(self.0.rules.validity.ttl());
+        give_up(&self.0.leases.voters, &ticket.name, &ticket.lock, ticket.highest, ttl)
     }
 
     fn checked(&self, ticket: &Ticket) -> Result<()> {
-        if ticket.list == self.0.leases.voters.claimed {
+        let voters = &self.0.leases.voters;
+        let why = if ticket.list != voters.claimed {
+            "the ticket is of another list of nodes; resume it with the nodes with which it was made"
+        } else if self.0.settings.formatted(ticket.name.text())?.key() != ticket.name.key() {
+            "the ticket is of another key prefix; resume it with the key prefix with which it was made"
+        } else if voters.is_far(ticket.highest) {
+            "the ticket's token is more than a day ahead of this machine's clock; correct the clock, or use another ticket"
+        } else {
             return Ok(());
-        }
-        Err(Error::config("the ticket is of another list of nodes; resume it with the nodes with which it was made"))
+        };
+        Err(Error::config(why))
     }
 }
 
 impl fmt::Display for Ticket {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { name, lock, highest, until, list } = self;
-        write!(f, "{FORM} {} {highest} {until} {list} {} {name}", lock.token, lock.owner)
+        let Self { name, lock: Predecessor { owner, token }, highest, until, list } = self;
+        let list = if list.is_empty() { "-" } else { list };
+        write!(f, "{FORM} {token} {highest} {until} {list} {owner} {} {}", name.key().len(), name.key())
     }
 }
 
@@ -187,25 +194,29 @@ impl FromStr for Ticket {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
-        parsed(text).ok_or_else(|| {
-            Error::config(format!("this is no ticket: a ticket is the whole line that begins with {FORM}"))
+        parsed(text.trim_start()).ok_or_else(|| {
+            Error::config(format!("this is no ticket, or only a part of one: a ticket begins with {FORM}"))
         })
     }
 }
 
 fn parsed(text: &str) -> Option<Ticket> {
-    let mut words = text.splitn(7, ' ');
+    let mut words = text.splitn(8, ' ');
     words.next().filter(|&form| form == FORM)?;
-    let mut ballot = || words.next()?.parse().ok().filter(|&ballot: &u64| 0 < ballot && ballot < LIMIT);
-    let (token, highest) = (ballot()?, ballot()?);
-    let until = words.next()?.parse().ok()?;
-    let (list, owner, name) = (words.next()?.into(), words.next()?.into(), words.next()?.into());
-    Some(Ticket { name, lock: Predecessor { owner, token }, highest, until, list })
+    let mut number = || words.next()?.parse().ok().filter(|&number: &u64| 0 < number && number <= LIMIT);
+    let (token, highest, until) = (number()?, number()?, number()?);
+    let mut word = || words.next().filter(|word| !word.is_empty());
+    let (list, owner, length) = (word()?, word()?, word()?.parse().ok()?);
+    let (key, behind) = words.next()?.split_at_checked(length)?;
+    let is_good = token <= highest && highest < LIMIT && behind.trim().is_empty();
+    let lock = Predecessor { owner: owner.into(), token };
+    let list = if list == "-" { "" } else { list }.into();
+    is_good.then(|| Some(Ticket { name: Name::of_key(key)?, lock, highest, until, list }))?
 }
 
 impl fmt::Debug for Ticket {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Ticket").field("name", &self.name).finish_non_exhaustive()
+        f.debug_struct("Ticket").field("name", &self.name()).finish_non_exhaustive()
     }
 }
 
@@ -276,11 +287,22 @@ mod tests {
 
     #[test]
     fn ticket_is_one_line_that_debug_hides() {
-        let text = "quorumlock-ticket-1 7 9 1700000000000 f00d host/1/uuid/3 a b\n";
-        let ticket: Ticket = text.parse().unwrap();
+        let text = "quorumlock-ticket-1 7 9 1700000000000 f00d host/1/uuid/3 8 p:{a b\n}";
+        let ticket: Ticket = format!("\n{text} \n").parse().unwrap();
         assert_eq!((ticket.to_string().as_str(), ticket.name()), (text, "a b\n"));
         assert_eq!(format!("{ticket:?}"), r#"Ticket { name: "a b\n", .. }"#);
-        for wrong in ["", "quorumlock-ticket-1", "quorumlock-ticket-2 7 9 1 f o n", "quorumlock-ticket-1 0 9 1 f o n"] {
+        for wrong in [
+            "",
+            "quorumlock-ticket-1",
+            "quorumlock-ticket-2 7 9 1 f o 5 p:{a}",
+            "quorumlock-ticket-1 0 9 1 f o 5 p:{a}",
+            "quorumlock-ticket-1 9 7 1 f o 5 p:{a}",
+            "quorumlock-ticket-1 7 9007199254740993 1 f o 5 p:{a}",
+            "quorumlock-ticket-1 7 9 1 f  5 p:{a}",
+            "quorumlock-ticket-1 7 9 1 f o 6 p:{a}",
+            "quorumlock-ticket-1 7 9 1 f o 5 p:{a}b",
+            "quorumlock-ticket-1 7 9 1 f o 3 p:a",
+        ] {
             assert!(wrong.parse::<Ticket>().is_err(), "{wrong}");
         }
         #[cfg(feature = "serde")]

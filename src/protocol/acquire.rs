@@ -515,8 +515,10 @@ impl Claimant<'_> {
         // Only a claim that takes over a lock gets `lost`: the lock was revoked, released, or taken
         // over by another owner, or its hold expired.
         if lost >= blocking {
-            let message =
-                format!("the lock on {} is not held any more: it has expired, or was ended", listed(self.told));
+            let message = format!(
+                "the lock on {} is not held any more: it was revoked or released, or has expired",
+                listed(self.told)
+            );
             return Some(Error::new(ErrorKind::Lost, message).with_nodes(defeat.reports(self.voters)));
         }
         let &name = said.first().filter(|_| said.len() >= blocking)?;

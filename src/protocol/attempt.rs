@@ -114,7 +114,7 @@ impl<'a> Attempt<'a> {
             acquisition: Acquisition::new(Terms { size: voters.size, validity, min_validity }),
             earlier: Vec::new(),
             next: None,
-            told: 0,
+            told: who.follows().map_or(0, |lock| lock.token),
             early: None,
             withdrawals: 0,
             taken_again: NodeSet::default(),

@@ -4,6 +4,8 @@ use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use futures::FutureExt;
+
 use super::listening::Listening;
 use super::queue_entries::QueueEntries;
 use super::release::{ReleaseRequest, ReleaseTargets, ReleaseTask};
@@ -11,6 +13,7 @@ use super::release_set::ReleaseSet;
 use super::renew::Renewing;
 use super::voters::Voters;
 use crate::config::Rules;
+use crate::host::sleep_until;
 use crate::node::{Claim, Name, Note, Release};
 use crate::rules::{NodeSet, Tick, Won};
 use crate::spans::Spanned;
@@ -208,6 +211,19 @@ impl Grant {
             Renewing::start(&self.voters, self.claims(), (1, left), None);
         }
         self.take_line()
+    }
+
+    /// Ends the grant without a release, and receives pushes until `until`: a push that comes late
+    /// must not end the hold.
+    pub(crate) fn hand_on(&self, until: Tick) {
+        let Some(Line { places, listening }) = self.take_line() else { return };
+        drop(places);
+        let host = self.voters.host.clone();
+        let rests = async move {
+            sleep_until(&host, until).await;
+            drop(listening);
+        };
+        self.voters.host.spawn(rests.boxed());
     }
 
     fn take_line(&self) -> Option<Line> {

@@ -240,7 +240,7 @@ impl Voters {
     }
 
     /// Whether a fence is so far ahead of the wall clock that it should not spread to other nodes.
-    pub(super) fn is_far(&self, fence: u64) -> bool {
+    pub(crate) fn is_far(&self, fence: u64) -> bool {
         Ballots::is_far(fence, self.host.wall())
     }
 

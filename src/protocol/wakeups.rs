@@ -46,8 +46,6 @@ impl PushOutcome {
         match (self, other) {
             (Self::PushReceiver(one), Self::PushReceiver(other)) => Arc::ptr_eq(one, other),
             (Self::Holds(one), Self::Holds(other)) => one == other,
-            // A writer and the reader that it becomes share a number and this entry. `Ended` does
-            // not say which of the two has ended, so either may remove this entry.
             (Self::Ended(_), Self::Holds(_)) => true,
             _ => false,
         }

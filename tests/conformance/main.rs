@@ -73,5 +73,6 @@ mod sessions;
 mod sets;
 mod sets_that_wait;
 mod shared;
+mod tickets;
 mod two_holders;
 mod waiting;

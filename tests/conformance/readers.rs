@@ -15,7 +15,7 @@ const MS: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);
 
 /// Whether at least `waiting` owners wait for `a` on a quorum of nodes.
-async fn wait_for(quorum: &Quorum, waiting: u32) -> bool {
+pub async fn wait_for(quorum: &Quorum, waiting: u32) -> bool {
     let seen = quorum.inspect("a").await.unwrap();
     let waits = |node: &quorumlock::Inspection| node.waiting >= waiting;
     seen.nodes.iter().filter(|(_, said)| said.as_ref().is_ok_and(waits)).count() >= 2

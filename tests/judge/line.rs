@@ -1,7 +1,7 @@
 //! Places in nodes' queues. An owner that took a place must give it up on the same node. If a late
 //! message takes the place again, this place ends by itself.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::history::{Answer, Micros, Op, Owner, Verb};
 use super::processes::Processes;
@@ -21,6 +21,8 @@ struct Stand {
 pub struct Line {
     /// The places, by owner, name and node.
     stands: BTreeMap<(Owner, u8, u8), Stand>,
+    /// The owners and names of locks that became tickets.
+    handed_on: BTreeSet<(Owner, u8)>,
 }
 
 impl Line {
@@ -52,14 +54,17 @@ impl Line {
 
     /// The owner's lock became a ticket. Its places end by themselves: nobody releases the lock.
     pub fn handed_on(&mut self, owner: Owner, name: u8) {
-        let places = self.stands.iter_mut().filter(|((of, on, _), _)| (*of, *on) == (owner, name));
-        places.for_each(|(_, stand)| stand.left = Micros::MAX);
+        self.handed_on.insert((owner, name));
     }
 
     /// At the end: each owner of a live process must have given its places up.
     pub fn never_left(&self, processes: &Processes, verdict: &mut Verdict) {
-        for ((owner, _, node), stand) in &self.stands {
-            if !processes.is_dead(stand.process) && stand.taken.is_some_and(|taken| taken > stand.left) {
+        for ((owner, name, node), stand) in &self.stands {
+            let ends_by_itself = self.handed_on.contains(&(*owner, *name));
+            if !ends_by_itself
+                && !processes.is_dead(stand.process)
+                && stand.taken.is_some_and(|taken| taken > stand.left)
+            {
                 let why = format!("owner number {owner} never left the line of n{node}");
                 verdict.broken(Rule::LeftBehind, why);
             }

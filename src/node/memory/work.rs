@@ -135,6 +135,11 @@ impl Work<'_> {
 
     /// Grants a name, and removes the owner from the name's queue.
     fn take(&mut self, claim: &Claim, name: &Name) {
+        if let Some(lock) = &claim.follows {
+            // Late renewals of the lock's owner must not bring its hold back.
+            let entry = self.entry(name);
+            entry.over = entry.over.max(lock.token);
+        }
         if Operation::is_shared(&claim.owner) {
             return self.admit(claim, name);
         }
@@ -164,10 +169,12 @@ impl Work<'_> {
         let (now, floor, bar) = (self.now, self.floor(), self.bar(name, &claim.owner));
         let entry = self.entry(name);
         let kept = entry.kept(&claim.owner, now);
-        // The lock that this claim takes over has ended, even if its owner still has holds on
-        // nodes; or it is not held here.
-        if claim.follows.as_ref().is_some_and(|lock| lock.token <= entry.over || kept.is_none()) {
-            return Some(Outcome::Lost { holder: String::new() });
+        if let Some(lock) = &claim.follows {
+            // The claimer may have taken over the lock before: this has raised `over` to its token.
+            let mine = kept.as_ref().filter(|kept| kept.owner == claim.owner).map(|kept| kept.ballot);
+            if kept.is_none() || mine.unwrap_or(lock.token) <= entry.over {
+                return Some(Outcome::Lost { holder: String::new() });
+            }
         }
         if entry.is_misused(claim.kind == Kind::Gate, &claim.owner, now) {
             return Some(Outcome::Misused { name: number });

@@ -224,9 +224,7 @@ impl State {
         match (&self.link, &self.standing) {
             (Link::Out(state), _) => state.clone(),
             (Link::Up(_), standing) if standing.counts(now) => self.memory(now),
-            (Link::Up(_), MembershipState::OtherList { until, why }) if now < *until => {
-                NodeState::OtherList { why: why.clone() }
-            }
+            (Link::Up(_), MembershipState::OtherList { why, .. }) => NodeState::OtherList { why: why.clone() },
             (Link::Up(_), MembershipState::Twins { why }) => NodeState::Twins { why: why.clone() },
             (Link::Up(_), _) if self.unreadable.is_some() => {
                 NodeState::Down { why: self.unreadable.clone().unwrap_or_default() }
