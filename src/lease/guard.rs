@@ -3,7 +3,7 @@
 use std::fmt;
 use std::ops::Deref;
 use std::sync::{Arc, Weak};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
@@ -61,8 +61,8 @@ pub(crate) struct HandedOn {
     pub(crate) lock: Predecessor,
     /// The highest ballot of the owner's asks and pushes.
     pub(crate) highest: u64,
-    /// Until when the lock is valid, by the wall clock.
-    pub(crate) until: SystemTime,
+    /// Until when the lock is valid: the time since the Unix epoch, by the wall clock.
+    pub(crate) until: Duration,
     /// The hash of the client's list.
     pub(crate) list: Arc<str>,
 }
@@ -351,7 +351,7 @@ impl LockGuard {
             return Err((error, self));
         }
         // Read the clock first: this task may stand still before it knows how much time is left.
-        let now = SystemTime::now();
+        let now = held.leases.voters.host.wall();
         match held.hand_on() {
             Ok(remaining) => {
                 self.holds = false;

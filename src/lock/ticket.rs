@@ -97,8 +97,8 @@ impl LockGuard {
     /// ```
     pub async fn into_ticket(self) -> Result<Ticket, (Error, Self)> {
         let HandedOn { name, lock, highest, until, list } = self.hand_on().await?;
-        let millis = until.duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
-        Ok(Ticket { name, lock, highest, until: u64::try_from(millis).unwrap_or(LIMIT).min(LIMIT), list })
+        let until = u64::try_from(until.as_millis()).unwrap_or(LIMIT).min(LIMIT);
+        Ok(Ticket { name, lock, highest, until, list })
     }
 }
 
@@ -242,14 +242,14 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    async fn held(quorum: &Quorum) -> LockGuard {
-        quorum.lock("a b").acquire(SECOND).await.unwrap()
+    async fn held(quorum: &Quorum) -> Result<LockGuard> {
+        quorum.lock("a b").acquire(SECOND).await
     }
 
     #[tokio::test]
     async fn ticket_is_resumed_once_and_the_token_grows() {
         let quorum = Quorum::in_memory(3).unwrap();
-        let guard = held(&quorum).await;
+        let guard = held(&quorum).await.unwrap();
         let (token, lease) = (guard.token(), guard.lease());
         let ticket = guard.into_ticket().await.unwrap();
         assert!(!lease.is_held() && ticket.name() == "a b" && ticket.token() == token);
@@ -266,7 +266,7 @@ mod tests {
     #[tokio::test]
     async fn ticket_is_released_without_a_resume() {
         let quorum = Quorum::in_memory(3).unwrap();
-        let ticket = held(&quorum).await.into_ticket().await.unwrap();
+        let ticket = held(&quorum).await.unwrap().into_ticket().await.unwrap();
         assert_eq!(quorum.release(&ticket).await.unwrap(), Released::Released);
         assert!(quorum.lock("a b").try_acquire().await.unwrap().is_some());
     }
@@ -277,7 +277,7 @@ mod tests {
         let set = quorum.lock_all(["a", "b"]).acquire(SECOND).await.unwrap();
         let (error, set) = set.into_ticket().await.unwrap_err();
         assert!(error.kind() == ErrorKind::Config && set.is_held(), "{error}");
-        let guard = held(&quorum).await;
+        let guard = held(&quorum).await.unwrap();
         let other = guard.reenter().unwrap();
         let (error, guard) = guard.into_ticket().await.unwrap_err();
         assert!(error.kind() == ErrorKind::Config && guard.is_held(), "{error}");
