@@ -185,6 +185,9 @@ impl Lease {
     async fn extended(&self, sent: Option<Sent>, undone: impl Fn() -> String) -> Result<()> {
         let until = self.0.round_timeout();
         let Some((renewing, told)) = sent else {
+            if !self.is_held() {
+                return Err(self.lost_error());
+            }
             let message = format!("{}: the lock is no longer renewed", undone());
             return Err(Error::new(ErrorKind::Unavailable, message));
         };
@@ -342,7 +345,7 @@ impl LockGuard {
     /// over the lock.
     pub(crate) async fn hand_on(mut self) -> Result<HandedOn, (Error, Self)> {
         let held = self.lease.0.clone();
-        let sent = match held.may_hand_on() {
+        let sent = match held.leases.home.can_wait().and_then(|()| held.may_hand_on()) {
             Ok(()) => held.extend(),
             Err(error) => return Err((error, self)),
         };

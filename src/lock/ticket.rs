@@ -18,6 +18,9 @@ use crate::words::listed;
 /// The first word of a ticket's text.
 const FORM: &str = "quorumlock-ticket-1";
 
+/// The last millisecond of the year 9999. On some systems, [`SystemTime`] ends in the year 30828.
+const LATEST: u64 = 253_402_300_799_999;
+
 /// A held lock that no process renews, until some process [resumes](Quorum::resume) it.
 /// [`LockGuard::into_ticket`] makes a ticket: for example, a web request acquires the lock and
 /// starts a job, and the job's process resumes the lock and releases it.
@@ -30,7 +33,11 @@ const FORM: &str = "quorumlock-ticket-1";
 /// a text, and `FromStr` reads this text, even if spaces or newlines surround it. With the feature
 /// `serde`, a ticket is serialized as this text. Resume it with the same list of nodes and the same
 /// [`key_prefix`](crate::QuorumBuilder::key_prefix).
+///
+/// Dropping a ticket releases nothing. If you cannot pass it on, call
+/// [`release`](Quorum::release).
 #[derive(Clone, PartialEq, Eq, Hash)]
+#[must_use = "until the ticket is resumed or released, or expires, nobody gets the lock"]
 pub struct Ticket {
     name: Name,
     lock: Predecessor,
@@ -44,7 +51,8 @@ pub struct Ticket {
 
 impl Ticket {
     /// The lock's name. If the quorum has a [`key_format`](crate::QuorumBuilder::key_format), this
-    /// is the formatted name.
+    /// is the formatted name. To acquire the lock anew, use the name that you gave to
+    /// [`lock`](Quorum::lock) at first, because `lock` formats it.
     #[must_use]
     pub fn name(&self) -> &str {
         self.name.text()
@@ -56,7 +64,8 @@ impl Ticket {
         self.lock.token
     }
 
-    /// Until when the lock can be resumed, by the clock of the machine that made the ticket.
+    /// Until when the lock can be resumed, by the clock of the machine that made the ticket. Other
+    /// clocks may differ: [`resume`](Quorum::resume) tells whether it is too late.
     #[must_use]
     pub fn until(&self) -> SystemTime {
         UNIX_EPOCH + Duration::from_millis(self.until)
@@ -66,13 +75,16 @@ impl Ticket {
 impl LockGuard {
     /// Stops the renewals without a release, and returns a ticket, with which another process can
     /// go on with the lock. The call first renews the lock, so that the ticket is good for a whole
-    /// ttl (less the drift).
+    /// ttl (less the drift). So choose a [`ttl`](crate::LockOptions::ttl) that is longer than the
+    /// longest wait until somebody resumes the lock.
+    ///
+    /// End the work under the lock before this call: the lock's leases then end as by a release.
     ///
     /// # Errors
     /// Returns the guard, so that the lock stays held. The error is `Config` if the lock has
     /// several names, or other guards ([`reenter`](Self::reenter)). It is `Unavailable` if no
     /// quorum confirmed the renewal in time, or if the lock has reached its `max_hold`. It is `Lost`
-    /// if the lock is lost.
+    /// if the lock is lost. Outside of a Tokio runtime, it is `Config`.
     ///
     /// # Cancel safety
     /// Safe: the lock is released in the background.
@@ -97,26 +109,30 @@ impl LockGuard {
     /// ```
     pub async fn into_ticket(self) -> Result<Ticket, (Error, Self)> {
         let HandedOn { name, lock, highest, until, list } = self.hand_on().await?;
-        let until = u64::try_from(until.as_millis()).unwrap_or(LIMIT).min(LIMIT);
+        let until = u64::try_from(until.as_millis()).unwrap_or(LATEST).min(LATEST);
         Ok(Ticket { name, lock, highest, until, list })
     }
 }
 
 impl Quorum {
     /// Goes on with the lock of a ticket, in any process with the same list of nodes. The lock gets
-    /// a new, higher token, and this quorum's ttl. It has no note.
+    /// a new, higher token, and this quorum's ttl. It has no note, and `max_hold` begins anew. The
+    /// call takes two round timeouts at most.
+    ///
+    /// **A ticket can be resumed once.** If the process that has resumed it crashes, the lock ends
+    /// by itself, and a second `resume` fails with `Lost`. Then acquire the lock anew.
     ///
     /// Of several processes that resume one ticket, at most one gets the lock. If they do so at the
     /// same moment, it may be that none gets it, and that the lock is released.
     ///
     /// # Errors
-    /// `Lost` if the lock has expired, or was released, revoked or resumed. `Contended` if another
-    /// owner holds the lock. `Unavailable` if too few nodes answered or voted. `Config` if the
+    /// `Lost` if the lock has expired, or was released, revoked or resumed. `Contended` if nodes
+    /// named other owners, but the lock may still be held for the ticket. `Unavailable` if too few nodes answered or voted. `Config` if the
     /// ticket is of another list of nodes or of another key prefix, or if its token is more than a
     /// day ahead of this machine's clock. `Closed` after a shutdown.
     ///
     /// After `Contended` or `Unavailable`, some nodes may have freed the lock. You may try again,
-    /// but others may get the lock first.
+    /// but others may get the lock first, and the next error may be `Lost`.
     ///
     /// # Cancel safety
     /// Safe, but the lock may be released in the background.
@@ -136,7 +152,7 @@ impl Quorum {
     }
 
     /// Releases the lock of a ticket, and waits until a quorum has confirmed the release. If the
-    /// lock was resumed, this changes nothing, and returns `AlreadyExpired`.
+    /// lock was resumed, or has expired, this changes nothing, and returns `AlreadyExpired`.
     ///
     /// # Errors
     /// `Unavailable` if too few nodes answered in time; the release goes on in the background.
@@ -154,6 +170,7 @@ impl Quorum {
 
     async fn resumed(&self, ticket: &Ticket, rules: Arc<Rules>) -> Result<LockGuard> {
         self.checked(ticket)?;
+        self.0.leases.voters.seen(ticket.highest);
         let lock = QuorumLock::new(self.0.clone(), Ok([ticket.name.clone()].into()), rules);
         let guard = lock.follow(&ticket.lock).await?;
         // The old owner may still hold the name on nodes that did not grant the claim.
@@ -163,8 +180,9 @@ impl Quorum {
 
     fn give_up(&self, ticket: &Ticket) -> ReleaseSet {
         // The lock's ttl may have been any ttl up to `max_ttl`.
-        let ttl = self.0.settings.max_ttl.max(self.0.rules.validity.ttl());
-        give_up(&self.0.leases.voters, &ticket.name, &ticket.lock, ticket.highest, ttl)
+        let lease = self.0.rules.validity.ttl();
+        let times = (self.0.settings.max_ttl.max(lease), lease);
+        give_up(&self.0.leases.voters, &ticket.name, &ticket.lock, ticket.highest, times)
     }
 
     fn checked(&self, ticket: &Ticket) -> Result<()> {
@@ -208,7 +226,7 @@ fn parsed(text: &str) -> Option<Ticket> {
     let mut word = || words.next().filter(|word| !word.is_empty());
     let (list, owner, length) = (word()?, word()?, word()?.parse().ok()?);
     let (key, behind) = words.next()?.split_at_checked(length)?;
-    let is_good = token <= highest && highest < LIMIT && behind.trim().is_empty();
+    let is_good = token <= highest && highest < LIMIT && until <= LATEST && behind.trim().is_empty();
     let lock = Predecessor { owner: owner.into(), token };
     let list = if list == "-" { "" } else { list }.into();
     is_good.then(|| Some(Ticket { name: Name::of_key(key)?, lock, highest, until, list }))?
@@ -282,11 +300,15 @@ mod tests {
         let (error, guard) = guard.into_ticket().await.unwrap_err();
         assert!(error.kind() == ErrorKind::Config && guard.is_held(), "{error}");
         drop(other);
-        guard.into_ticket().await.unwrap();
+        let _ticket = guard.into_ticket().await.unwrap();
+        let lost = quorum.lock("c").acquire(SECOND).await.unwrap();
+        lost.revoked();
+        let (error, _lost) = lost.into_ticket().await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Lost, "{error}");
     }
 
     #[test]
-    fn ticket_is_one_line_that_debug_hides() {
+    fn ticket_is_a_text_that_debug_hides() {
         let text = "quorumlock-ticket-1 7 9 1700000000000 f00d host/1/uuid/3 8 p:{a b\n}";
         let ticket: Ticket = format!("\n{text} \n").parse().unwrap();
         assert_eq!((ticket.to_string().as_str(), ticket.name()), (text, "a b\n"));

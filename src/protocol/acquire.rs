@@ -506,7 +506,14 @@ impl Claimant<'_> {
             Some(Ok(Outcome::Misused { name })) => Some(*name),
             _ => None,
         };
-        let is_lost = |reply: &&Option<Reply>| matches!(reply, Some(Ok(Outcome::Lost { .. })));
+        // If another owner holds a name on so many nodes, then no quorum holds it for the lock that
+        // this claim takes over.
+        let takes_over = self.who.follows().is_some();
+        let is_lost = |reply: &&Option<Reply>| match reply {
+            Some(Ok(Outcome::Held { .. })) => takes_over,
+            Some(Ok(Outcome::Lost { .. })) => true,
+            _ => false,
+        };
         let blocking = self.voters.size.blocking() as usize;
         let (said, lost) = defeat.round.replies(|replies| {
             let said: Vec<_> = replies.iter().filter_map(misused).collect();
@@ -516,7 +523,7 @@ impl Claimant<'_> {
         // over by another owner, or its hold expired.
         if lost >= blocking {
             let message = format!(
-                "the lock on {} is not held any more: it was revoked or released, or has expired",
+                "the lock on {} is not held any more: it was revoked or released, it has expired, or another owner has taken it over",
                 listed(self.told)
             );
             return Some(Error::new(ErrorKind::Lost, message).with_nodes(defeat.reports(self.voters)));

@@ -218,6 +218,7 @@ impl Grant {
     pub(crate) fn hand_on(&self, until: Tick) {
         let Some(Line { places, listening }) = self.take_line() else { return };
         drop(places);
+        let Some(listening) = listening else { return };
         let host = self.voters.host.clone();
         let rests = async move {
             sleep_until(&host, until).await;
