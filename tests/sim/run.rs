@@ -146,6 +146,10 @@ async fn settle(world: &Arc<World>, plan: &Plan) {
     }
     let limit = world.now() + micros(4 * plan.max_ttl + 10 * Duration::from_secs(1));
     world.run(limit, || quiet.lock().unwrap().len() == quorums.len()).await;
+    if world.tickets.were_made() {
+        // A client receives pushes for a lock that became a ticket until the lock's deadline.
+        world.run(limit, || quorums.iter().all(|(_, quorum)| quorum.in_use().2 == 0)).await;
+    }
     for (process, quorum) in &quorums {
         let process_number = *process as u16;
         if !quiet.lock().unwrap().contains(process) {

@@ -23,6 +23,10 @@ impl Tickets {
         known.truncate(KNOWN);
     }
 
+    pub fn were_made(&self) -> bool {
+        !self.0.lock().unwrap().is_empty()
+    }
+
     fn all(&self) -> Vec<(u8, u32, Ticket)> {
         self.0.lock().unwrap().clone()
     }
