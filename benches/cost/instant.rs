@@ -35,13 +35,13 @@ impl Instant {
     fn carried_out(&self, arguments: &dyn Arguments) -> Value {
         self.calls.fetch_add(1, Ordering::Relaxed);
         let time = self.host.wall();
-        let (operations, word) = read(arguments);
+        let (keys, values, word) = read(arguments);
         let id = format!("{:016x}", self.number);
-        let done = format!("{} {} {operations} {id}", time.as_secs(), time.subsec_micros()).into();
+        let done = |operations| format!("{} {} {operations} {id}", time.as_secs(), time.subsec_micros()).into();
         if word.is_some_and(|word| ["look", "keep", "make", "put"].contains(&word)) {
-            return Value::Array(vec![done, "".into(), self.record(id, &texts(arguments))]);
+            return Value::Array(vec![done(1), "".into(), self.record(id, &texts(arguments))]);
         }
-        done
+        done(operations(keys, values))
     }
 
     /// The reply to a `hello`: an old record, with the list of this `hello` in force.
@@ -101,9 +101,8 @@ fn loaded(arguments: &dyn Arguments) -> Value {
     digest(&last).into()
 }
 
-/// Returns the number of operations in a call, and the call's first `Word`, if any. Each operation
-/// is about one name, or about the node.
-fn read(arguments: &dyn Arguments) -> (usize, Option<&'static str>) {
+/// Counts the keys and the values of a call, and finds its first `Word`.
+fn read(arguments: &dyn Arguments) -> (usize, usize, Option<&'static str>) {
     let (mut at, mut keys, mut word) = (0, 0, None);
     arguments.each(&mut |argument| {
         match argument {
@@ -113,13 +112,19 @@ fn read(arguments: &dyn Arguments) -> (usize, Option<&'static str>) {
         }
         at += 1;
     });
-    // For claims, renewals and releases: the keys of each name, and the arguments of each
-    // operation.
-    let operations = [(4, 12), (5, 11), (5, 8)].into_iter().find_map(|(names, size)| {
-        let fits = (keys - 1) % names == 0 && (keys - 1) / names * size == at - 2 - keys;
-        fits.then_some((keys - 1) / names)
-    });
-    (operations.filter(|many| *many > 0).unwrap_or(1), word)
+    (keys, at - 2 - keys, word)
+}
+
+/// The number of operations in a claim, a renewal or a release, each of one name: the first key is
+/// the node's, the others are the names'.
+fn operations(keys: usize, values: usize) -> usize {
+    // The keys of a name, and the values of an operation: as in scripts/lua.
+    [(4, 13), (5, 11), (5, 8)]
+        .into_iter()
+        .filter(|(of_name, _)| keys > 1 && (keys - 1) % of_name == 0)
+        .map(|(of_name, size)| ((keys - 1) / of_name, size))
+        .find_map(|(many, size)| (many * size == values).then_some(many))
+        .expect("each operation has the keys and values that its script in scripts/lua takes")
 }
 
 /// The texts among the arguments. A hello has: the script's digest, two keys, the new id, the

@@ -305,11 +305,10 @@ impl<'a> Attempt<'a> {
         self.claim.waiter.is_some()
     }
 
-    /// When the owner asks again if no hint comes earlier.
+    /// When the owner asks again if no hint comes earlier, and no node says that the owner is the
+    /// first or the second in its queue.
     pub(super) fn asks_again(&self) -> Option<Tick> {
-        let said = self.claim.waiter?.again;
-        let interval = self.lasts.map_or(said, |lasts| said.min(self.interval(lasts)));
-        Some(self.t0()? + interval)
+        Some(self.t0()? + self.claim.waiter?.again)
     }
 
     /// Withdraws all grants and pushes so far, on each node that may hold the name for this owner.

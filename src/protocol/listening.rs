@@ -47,7 +47,16 @@ impl Watch {
             rank: queued.rank,
             first: self.first,
         });
-        self.receiver.of(&self.owner, |state| state.handed.refused(node, registered))
+        let is_near = queued.is_some_and(|queued| queued.rank <= 2);
+        let mut asks_earlier = false;
+        let is_handed = self.receiver.of(&self.owner, |state| {
+            state.handed.refused(node, registered);
+            asks_earlier = is_near && state.ask_soon();
+        });
+        if asks_earlier {
+            self.wake();
+        }
+        is_handed
     }
 }
 
@@ -93,7 +102,7 @@ impl Listening {
     pub(super) fn release(&self, release: Weak<dyn Releases>) {
         match self.receiver() {
             Some(receiver) => receiver.release(release),
-            None => self.wakeups.turn(self.number, &self.hearing, PushOutcome::Ended(release)),
+            None => self.wakeups.turn(self.number, PushOutcome::Ended(release)),
         }
     }
 
@@ -116,7 +125,7 @@ impl Listening {
     /// Call this once the acquisition holds the lock as `owner`. A holder needs no receiver.
     pub(super) fn rest(&mut self, owner: &Arc<str>) {
         let holds = PushOutcome::Holds(owner.clone());
-        self.wakeups.turn(self.number, &self.hearing, holds.clone());
+        self.wakeups.turn(self.number, holds.clone());
         // Another thread may be delivering a message to the receiver. So change the receiver's mode
         // too.
         self.receiver().into_iter().for_each(|receiver| receiver.hold());
@@ -133,41 +142,47 @@ impl Listening {
 
 impl Drop for Listening {
     fn drop(&mut self) {
-        self.wakeups.remove(self.number, &self.hearing);
+        self.wakeups.remove(self.number);
         self.end();
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use futures::FutureExt;
     use tokio::runtime::Handle;
 
     use super::*;
     use crate::host::TokioTime;
     use crate::metrics::Meters;
+    use crate::node::{Kind, Queued};
+    use crate::rules::Drift;
 
     #[tokio::test]
-    async fn a_reader_listens_on_when_the_writer_has_gone_that_it_followed() {
+    async fn waiter_that_sleeps_asks_soon_once_a_late_reply_says_that_it_is_second() {
         let host = Arc::new(TokioTime::new(Handle::current()));
         let wakeups = Wakeups::new("client".to_owned(), host, Meters::new("default".into(), 1, 2).hints());
-        for rests in [false, true] {
-            let mut writer = Listening::begin(&wakeups, 7);
-            if rests {
-                writer.rest(&"client/7".into());
-            }
-            let mut reader = Listening::begin(&wakeups, 7);
-            drop(writer);
-            assert!(wakeups.is_there(7));
-            if rests {
-                reader.rest(&"client/s7".into());
-            }
-            drop(reader);
-            assert!(!wakeups.is_there(7), "the entry is removed");
-        }
+        let listening = Listening::begin(&wakeups, 7);
+        let (claim, lasts) = (Claim::sample("a", "client/7", 1), Validity::new(Duration::from_secs(2), Drift::default()));
+        let t0 = Tick::new(Duration::from_secs(100));
+        let watch = listening.asks(&claim, t0, Some(lasts)).unwrap();
+        let told = |rank| {
+            let queued = Queued::of(rank);
+            Ok(Outcome::Held { holder: "other".into(), kind: Kind::Lock, remaining: None, fence: 0, queued })
+        };
+        watch.heard(0, &told(3));
+        assert_eq!(listening.heard().unwrap().ask_at, Tick::NEVER);
+        watch.heard(1, &told(2));
+        assert_eq!(listening.heard().unwrap().ask_at, t0 + lasts.ttl() / 4);
+        listening.news().now_or_never().expect("the late reply wakes the waiter");
+        watch.heard(2, &told(1));
+        assert!(listening.news().now_or_never().is_none(), "it will ask soon already");
     }
 
     #[tokio::test]
-    async fn whoever_was_released_while_it_rested_leaves_nothing() {
+    async fn acquisition_released_while_it_rested_leaves_no_entry() {
         let host = Arc::new(TokioTime::new(Handle::current()));
         let wakeups = Wakeups::new("client".to_owned(), host, Meters::new("default".into(), 1, 2).hints());
         let mut listening = Listening::begin(&wakeups, 7);

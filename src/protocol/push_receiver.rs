@@ -49,7 +49,8 @@ enum Mode {
 /// The messages for an acquisition since its last ask or withdrawal.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Heard {
-    /// When to ask again, by the hints of nodes. A withdrawal does not reset this time.
+    /// When to ask again, by the hints of nodes and by the places that they confirmed. A withdrawal
+    /// does not reset this time.
     pub(crate) ask_at: Tick,
     /// When the first push came.
     pub(crate) pushed: Option<Tick>,
@@ -85,9 +86,8 @@ impl PushReceiver {
     }
 
     /// Takes note of a push or a hint. Returns false if the client must release the name that the
-    /// push hands over. This is so if the push's owner no longer waits, and no release of this
-    /// owner is under way to the node. An owner no longer waits if it has ended, or if it is the
-    /// writer that became this reader.
+    /// push hands over. This is so if the push's owner has ended or is not the present owner, and
+    /// no release of that owner is under way to the node.
     pub(super) fn hear(&self, node: usize, hint: &Hint, now: Tick) -> bool {
         let mut state = self.state();
         if let Some(granted) = &hint.granted
@@ -197,6 +197,15 @@ impl PushReceiver {
 }
 
 impl State {
+    /// Notes that the owner is the first or the second in a queue. Returns whether the owner must
+    /// ask earlier for that.
+    pub(super) fn ask_soon(&mut self) -> bool {
+        let soon = self.may_ask_at();
+        let is_earlier = soon < self.heard.ask_at;
+        self.heard.ask_at = self.heard.ask_at.min(soon);
+        is_earlier
+    }
+
     /// The earliest time at which a hint makes the owner ask again.
     fn may_ask_at(&self) -> Tick {
         let asked = |(_, lasts): &(_, Duration)| self.asked + again(*lasts, Duration::ZERO, true);

@@ -42,15 +42,6 @@ pub(super) enum PushOutcome {
 }
 
 impl PushOutcome {
-    fn is(&self, other: &Self) -> bool {
-        match (self, other) {
-            (Self::PushReceiver(one), Self::PushReceiver(other)) => Arc::ptr_eq(one, other),
-            (Self::Holds(one), Self::Holds(other)) => one == other,
-            (Self::Ended(_), Self::Holds(_)) => true,
-            _ => false,
-        }
-    }
-
     /// Takes note of a push or a hint. Returns false if the client must release the name that the
     /// push hands over.
     fn hear(&self, node: usize, hint: &Hint, now: Tick) -> bool {
@@ -98,22 +89,19 @@ impl Wakeups {
         self.receivers().insert(number, PushOutcome::PushReceiver(receiver));
     }
 
-    /// Replaces the entry of acquisition `number`, if it is still `before`. After a downgrade, the
-    /// reader has its writer's number. So the entry may belong to the reader by now.
-    pub(super) fn turn(&self, number: u64, before: &PushOutcome, next: PushOutcome) {
+    /// Replaces the entry of acquisition `number`, if there is one.
+    pub(super) fn turn(&self, number: u64, next: PushOutcome) {
         let mut receivers = self.receivers();
-        let hearing = receivers.get_mut(&number).filter(|hearing| hearing.is(before));
         // Drop the old entry outside of the lock.
-        let _before = hearing.map(|hearing| std::mem::replace(hearing, next));
+        let _before = receivers.get_mut(&number).map(|hearing| std::mem::replace(hearing, next));
         drop(receivers);
     }
 
-    /// Removes the entry of acquisition `number`, if it is still `hearing`: see `turn`.
-    pub(super) fn remove(&self, number: u64, hearing: &PushOutcome) {
+    /// Removes the entry of acquisition `number`.
+    pub(super) fn remove(&self, number: u64) {
         let mut receivers = self.receivers();
-        let same = receivers.get(&number).is_some_and(|found| found.is(hearing));
         // Drop the old entry outside of the lock.
-        let _removed = same.then(|| receivers.remove(&number));
+        let _removed = receivers.remove(&number);
         drop(receivers);
     }
 
