@@ -127,9 +127,10 @@ impl Quorum {
     ///
     /// # Errors
     /// `Lost` if the lock has expired, or was released, revoked or resumed. `Contended` if nodes
-    /// named other owners, but the lock may still be held for the ticket. `Unavailable` if too few nodes answered or voted. `Config` if the
-    /// ticket is of another list of nodes or of another key prefix, or if its token is more than a
-    /// day ahead of this machine's clock. `Closed` after a shutdown.
+    /// named other owners, but the lock may still be held for the ticket. `Unavailable` if too few
+    /// nodes answered or voted. `Config` if the ticket is of another list of nodes or of another
+    /// key prefix, or if its token is more than a day ahead of this machine's clock. `Closed` after
+    /// a shutdown.
     ///
     /// After `Contended` or `Unavailable`, some nodes may have freed the lock. You may try again,
     /// but others may get the lock first, and the next error may be `Lost`.

@@ -148,8 +148,8 @@ pub enum What {
         process: u16,
         lease: u32,
     },
-    /// The holder made a ticket of its lock. It no longer believes that it holds the name, and nodes
-    /// keep the name for whoever resumes the lock.
+    /// The holder made a ticket of its lock. It no longer believes that it holds the name. Nodes
+    /// keep the name, so that another client can resume the lock.
     HandsOn {
         process: u16,
         lease: u32,
