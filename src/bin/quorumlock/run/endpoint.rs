@@ -18,9 +18,9 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
+use crate::election_state::{ElectionState, UNKNOWN};
 use crate::failure::Failure;
 use crate::held_lock::View;
-use crate::leadership::{Leadership, UNKNOWN};
 
 /// How many requests are served at a time. Further ones wait.
 const REQUESTS: usize = 64;
@@ -41,7 +41,7 @@ pub(super) struct Endpoint {
     name: String,
     /// The lock of this process, while its command runs or is about to.
     held: Mutex<Option<View>>,
-    seen: tokio::sync::Mutex<Option<(Instant, Leadership)>>,
+    seen: tokio::sync::Mutex<Option<(Instant, ElectionState)>>,
 }
 
 impl Endpoint {
@@ -114,7 +114,7 @@ impl Endpoint {
     async fn answered(self: &Arc<Self>, method: &Method, path: &str) -> (StatusCode, Value) {
         match (method, path) {
             (&Method::GET | &Method::HEAD, "/") => match self.leader().await {
-                Leadership::Unknown => {
+                ElectionState::Unknown => {
                     (StatusCode::SERVICE_UNAVAILABLE, json!({ "error": "unavailable", "message": UNKNOWN }))
                 }
                 leader => (StatusCode::OK, json!({ "leader": leader.json(), "leads": self.leads() })),
@@ -133,20 +133,20 @@ impl Endpoint {
 
     /// Who leads. The nodes are asked in a task of its own, so that the answer serves later requests
     /// even if this request is given up.
-    async fn leader(self: &Arc<Self>) -> Leadership {
+    async fn leader(self: &Arc<Self>) -> ElectionState {
         let endpoint = self.clone();
         let asked = tokio::spawn(async move { endpoint.asked().await });
-        timeout(NODES, asked).await.ok().and_then(Result::ok).unwrap_or(Leadership::Unknown)
+        timeout(NODES, asked).await.ok().and_then(Result::ok).unwrap_or(ElectionState::Unknown)
     }
 
     /// Asks the nodes once in [`FRESH`] at most, however many requests come.
-    async fn asked(&self) -> Leadership {
+    async fn asked(&self) -> ElectionState {
         let mut seen = self.seen.lock().await;
         match &*seen {
             Some((at, leader)) if at.elapsed() < FRESH => leader.clone(),
             _ => {
                 let leader =
-                    self.quorum.inspect(&self.name).await.map_or(Leadership::Unknown, |it| Leadership::of(&it));
+                    self.quorum.inspect(&self.name).await.map_or(ElectionState::Unknown, |it| ElectionState::of(&it));
                 *seen = Some((Instant::now(), leader.clone()));
                 leader
             }

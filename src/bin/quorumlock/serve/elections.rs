@@ -9,7 +9,7 @@ use bytes::Bytes;
 use futures::stream::unfold;
 use futures::{Stream, StreamExt};
 use hyper::body::Frame;
-use quorumlock::Leadership as Led;
+use quorumlock::Leadership;
 use serde_json::json;
 use tokio::time::{Instant, Sleep, sleep};
 
@@ -18,14 +18,14 @@ use super::busy::Busy;
 use super::errors::Refusal;
 use super::locks::Answer;
 use super::terms::Peer;
-use crate::leadership::{Leader, Leadership, UNKNOWN};
+use crate::election_state::{ElectionState, Leader, UNKNOWN};
 
 /// How often a stream asks the nodes who leads. The stream then writes at least a comment, so that
 /// both sides notice a broken connection.
 const PULSE: Duration = Duration::from_secs(15);
 const COMMENT: &str = ": the agent lives\n\n";
 
-impl Leadership {
+impl ElectionState {
     fn event(&self) -> String {
         match self {
             Self::Leader(_) => format!("event: leader\ndata: {}\n\n", self.json()),
@@ -37,8 +37,8 @@ impl Leadership {
 
 /// `GET /v1/elections/NAME`
 pub(super) async fn leader(agent: &Agent, name: &str) -> Answer {
-    match Leadership::of(&agent.inspect(name).await?) {
-        Leadership::Unknown => Err(Refusal::unavailable(UNKNOWN)),
+    match ElectionState::of(&agent.inspect(name).await?) {
+        ElectionState::Unknown => Err(Refusal::unavailable(UNKNOWN)),
         state => Ok(json!({ "leader": state.json() })),
     }
 }
@@ -46,7 +46,7 @@ pub(super) async fn leader(agent: &Agent, name: &str) -> Answer {
 /// What a stream of events has sent.
 #[derive(Default)]
 struct Sent {
-    last: Option<Leadership>,
+    last: Option<ElectionState>,
     /// The token of the latest leader.
     token: u64,
 }
@@ -55,8 +55,8 @@ impl Sent {
     /// The event for an observed state. `None` if the state has not changed, or if a later leader
     /// was sent before. (Inspections may lag behind the library's stream of leaders, or the
     /// reverse.)
-    fn event(&mut self, state: Leadership) -> Option<String> {
-        if let Leadership::Leader(leader) = &state {
+    fn event(&mut self, state: ElectionState) -> Option<String> {
+        if let ElectionState::Leader(leader) = &state {
             // A token of 0 is that of a plain lock, so this holder is not an older leader.
             if (1..self.token).contains(&leader.token) {
                 return None;
@@ -64,7 +64,7 @@ impl Sent {
             self.token = self.token.max(leader.token);
         }
         // Nodes that lost their data may give the next leader a lower token.
-        if state == Leadership::Nobody {
+        if state == ElectionState::Nobody {
             self.token = 0;
         }
         (self.last.as_ref() != Some(&state)).then(|| {
@@ -95,7 +95,7 @@ pub(super) fn events(
 struct Following {
     agent: Arc<Agent>,
     name: String,
-    leaders: Pin<Box<dyn Stream<Item = Led> + Send>>,
+    leaders: Pin<Box<dyn Stream<Item = Leadership> + Send>>,
     sent: Sent,
     pulse: Pin<Box<Sleep>>,
     _busy: Busy,
@@ -117,11 +117,11 @@ impl Following {
                 () = &mut self.pulse => {
                     self.pulse.as_mut().reset(Instant::now() + PULSE);
                     let seen = self.agent.inspect(&self.name).await.ok()?;
-                    return Some(self.sent.event(Leadership::of(&seen)).unwrap_or_else(|| COMMENT.to_owned()));
+                    return Some(self.sent.event(ElectionState::of(&seen)).unwrap_or_else(|| COMMENT.to_owned()));
                 }
                 next = self.leaders.next() => {
-                    let Led { leader, token, value, .. } = next?;
-                    if let Some(event) = self.sent.event(Leadership::Leader(Leader { holder: leader, token, value })) {
+                    let Leadership { leader, token, value, .. } = next?;
+                    if let Some(event) = self.sent.event(ElectionState::Leader(Leader { holder: leader, token, value })) {
                         return Some(event);
                     }
                 }
@@ -134,25 +134,25 @@ impl Following {
 mod tests {
     use super::*;
 
-    fn leader(token: u64, value: &str) -> Leadership {
-        Leadership::Leader(Leader { holder: format!("host/1/u/{token}"), token, value: value.to_owned() })
+    fn leader(token: u64, value: &str) -> ElectionState {
+        ElectionState::Leader(Leader { holder: format!("host/1/u/{token}"), token, value: value.to_owned() })
     }
 
     #[test]
     fn each_change_is_sent_once_and_no_older_leader_follows() {
         let mut sent = Sent::default();
         let mut sends =
-            |state: Leadership| sent.event(state).map(|event| event.lines().next().unwrap_or_default().to_owned());
-        assert_eq!(sends(Leadership::Nobody).as_deref(), Some("event: none"));
-        assert_eq!(sends(Leadership::Nobody), None);
+            |state: ElectionState| sent.event(state).map(|event| event.lines().next().unwrap_or_default().to_owned());
+        assert_eq!(sends(ElectionState::Nobody).as_deref(), Some("event: none"));
+        assert_eq!(sends(ElectionState::Nobody), None);
         assert_eq!(sends(leader(5, "")).as_deref(), Some("event: leader"));
         assert_eq!(sends(leader(5, "a")).as_deref(), Some("event: leader"));
         assert_eq!(sends(leader(4, "b")), None);
         assert_eq!(sends(leader(0, "")).as_deref(), Some("event: leader"), "a plain lock has the name");
         assert_eq!(sends(leader(4, "b")), None);
-        assert_eq!(sends(Leadership::Unknown).as_deref(), Some("event: unknown"));
+        assert_eq!(sends(ElectionState::Unknown).as_deref(), Some("event: unknown"));
         assert_eq!(sends(leader(5, "a")).as_deref(), Some("event: leader"), "it leads again, or still");
-        assert_eq!(sends(Leadership::Nobody).as_deref(), Some("event: none"));
+        assert_eq!(sends(ElectionState::Nobody).as_deref(), Some("event: none"));
         assert_eq!(sends(leader(2, "a")).as_deref(), Some("event: leader"), "the nodes have forgotten the tokens");
     }
 

@@ -1,10 +1,10 @@
-//! Who leads, as the nodes report it.
+//! The state of an election, by the reports of the nodes.
 
 use quorumlock::Inspected;
 use serde_json::{Value, json};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Leadership {
+pub(crate) enum ElectionState {
     Leader(Leader),
     Nobody,
     /// Too few nodes answered.
@@ -22,7 +22,7 @@ pub(crate) struct Leader {
 /// The text of an error if nobody can tell who leads.
 pub(crate) const UNKNOWN: &str = "nobody can tell who leads: too few nodes vote, or name the same leader";
 
-impl Leadership {
+impl ElectionState {
     pub(crate) fn of(seen: &Inspected) -> Self {
         let told = seen.description();
         match (seen.holder(), seen.agreed()) {
