@@ -305,10 +305,13 @@ impl<'a> Attempt<'a> {
         self.claim.waiter.is_some()
     }
 
-    /// When the owner asks again if no hint comes earlier, and no node says that the owner is the
-    /// first or the second in its queue.
+    /// When the owner asks again if no hint comes earlier; `None` after a withdrawal, because the
+    /// owner pauses then.
     pub(super) fn asks_again(&self) -> Option<Tick> {
-        Some(self.t0()? + self.claim.waiter?.again)
+        let said = self.claim.waiter?.again;
+        let near = self.lasts.filter(|_| self.heard().is_some_and(|heard| heard.is_near));
+        let soon = near.map(|lasts| handover::again(lasts.ttl(), self.rules.places, true));
+        Some(self.t0()? + soon.map_or(said, |soon| said.min(soon)))
     }
 
     /// Withdraws all grants and pushes so far, on each node that may hold the name for this owner.

@@ -27,37 +27,42 @@ impl Watch {
     }
 
     /// Takes note of a node's reply. Call this for the messages of one node in the order in which
-    /// they came. Returns whether any node has handed the name over to this owner.
-    pub(super) fn heard(&self, node: usize, reply: &Reply) -> bool {
-        let queued = match reply {
-            Ok(Outcome::Held { queued, .. }) => *queued,
-            Ok(Outcome::Granted { .. }) => {
-                return self.receiver.of(&self.owner, |state| {
-                    state.handed.granted(node);
-                    state.heard.late = true;
+    /// they came.
+    pub(super) fn heard(&self, node: usize, reply: &Reply) -> Noted {
+        let mut wakes = false;
+        let is_handed_over = self.receiver.of(&self.owner, |state| match reply {
+            Ok(Outcome::Held { queued, .. }) => {
+                let registered = self.lasts.zip(*queued).map(|(lasts, queued)| Registered {
+                    t0: self.t0,
+                    lasts,
+                    stamp: queued.stamp,
+                    rank: queued.rank,
+                    first: self.first,
                 });
+                state.handed.refused(node, registered);
+                let is_near = queued.is_some_and(|queued| queued.rank <= 2);
+                wakes = is_near && !std::mem::replace(&mut state.heard.is_near, true);
             }
-            Ok(Outcome::Stale { .. }) => return self.receiver.of(&self.owner, |state| state.handed.stale(node)),
-            _ => return false,
-        };
-        let registered = self.lasts.zip(queued).map(|(lasts, queued)| Registered {
-            t0: self.t0,
-            lasts,
-            stamp: queued.stamp,
-            rank: queued.rank,
-            first: self.first,
+            Ok(Outcome::Granted { .. }) => {
+                state.handed.granted(node);
+                state.heard.late = true;
+                wakes = true;
+            }
+            Ok(Outcome::Stale { .. }) => state.handed.stale(node),
+            _ => {}
         });
-        let is_near = queued.is_some_and(|queued| queued.rank <= 2);
-        let mut asks_earlier = false;
-        let is_handed = self.receiver.of(&self.owner, |state| {
-            state.handed.refused(node, registered);
-            asks_earlier = is_near && state.ask_soon();
-        });
-        if asks_earlier {
-            self.wake();
-        }
-        is_handed
+        Noted { is_handed_over, wakes }
     }
+}
+
+/// What a reply means for the owner.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Noted {
+    /// Whether any node has handed the name over to the owner.
+    pub(super) is_handed_over: bool,
+    /// Whether to wake the owner once the reply is counted, even if the round has failed: a grant is
+    /// a vote, and an owner that is first or second in a queue asks earlier.
+    pub(super) wakes: bool,
 }
 
 /// Receives the pushes and hints for one acquisition until this value is dropped.
@@ -151,7 +156,6 @@ impl Drop for Listening {
 mod tests {
     use std::time::Duration;
 
-    use futures::FutureExt;
     use tokio::runtime::Handle;
 
     use super::*;
@@ -174,12 +178,13 @@ mod tests {
             Ok(Outcome::Held { holder: "other".into(), kind: Kind::Lock, remaining: None, fence: 0, queued })
         };
         watch.heard(0, &told(3));
-        assert_eq!(listening.heard().unwrap().ask_at, Tick::NEVER);
-        watch.heard(1, &told(2));
-        assert_eq!(listening.heard().unwrap().ask_at, t0 + lasts.ttl() / 4);
-        listening.news().now_or_never().expect("the late reply wakes the waiter");
-        watch.heard(2, &told(1));
-        assert!(listening.news().now_or_never().is_none(), "it will ask soon already");
+        assert!(!listening.heard().unwrap().is_near);
+        assert!(watch.heard(1, &told(2)).wakes, "the late reply wakes the waiter");
+        assert!(listening.heard().unwrap().is_near);
+        assert!(!watch.heard(2, &told(1)).wakes, "it will ask soon already");
+        listening.withdraw(1, |_| NodeSet::of(0));
+        let Heard { is_near, ask_at, .. } = listening.heard().unwrap();
+        assert!(!is_near && ask_at == Tick::NEVER, "a withdrawal is followed by a whole pause");
     }
 
     #[tokio::test]

@@ -49,9 +49,11 @@ enum Mode {
 /// The messages for an acquisition since its last ask or withdrawal.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Heard {
-    /// When to ask again, by the hints of nodes and by the places that they confirmed. A withdrawal
-    /// does not reset this time.
+    /// When to ask again, by the hints of nodes. A withdrawal does not reset this time.
     pub(crate) ask_at: Tick,
+    /// Whether the owner is the first or the second in the queue of a node that refused the last
+    /// claim.
+    pub(crate) is_near: bool,
     /// When the first push came.
     pub(crate) pushed: Option<Tick>,
     /// The nodes that have pushed.
@@ -61,9 +63,9 @@ pub(crate) struct Heard {
 }
 
 impl Heard {
-    /// No push and no grant, and `ask_at` as given.
+    /// No push, no reply, and `ask_at` as given.
     fn nothing(ask_at: Tick) -> Self {
-        Self { ask_at, pushed: None, pushes: NodeSet::default(), late: false }
+        Self { ask_at, is_near: false, pushed: None, pushes: NodeSet::default(), late: false }
     }
 
     /// Whether any node handed the name over, or granted the last claim.
@@ -197,15 +199,6 @@ impl PushReceiver {
 }
 
 impl State {
-    /// Notes that the owner is the first or the second in a queue. Returns whether the owner must
-    /// ask earlier for that.
-    pub(super) fn ask_soon(&mut self) -> bool {
-        let soon = self.may_ask_at();
-        let is_earlier = soon < self.heard.ask_at;
-        self.heard.ask_at = self.heard.ask_at.min(soon);
-        is_earlier
-    }
-
     /// The earliest time at which a hint makes the owner ask again.
     fn may_ask_at(&self) -> Tick {
         let asked = |(_, lasts): &(_, Duration)| self.asked + again(*lasts, Duration::ZERO, true);

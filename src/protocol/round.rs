@@ -100,8 +100,7 @@ impl<T: Count> Sink for Round<T> {
     fn deliver(self: Arc<Self>, node: usize, reply: Reply) {
         // Pass the reply on to the hand-overs before the tally changes. A task that reads the tally
         // first and the hand-overs next must find this node in one of the two.
-        let handed_over = self.watch.as_ref().is_some_and(|watch| watch.heard(node, &reply));
-        let granted = matches!(reply, Ok(Outcome::Granted { .. }));
+        let noted = self.watch.as_ref().map(|watch| watch.heard(node, &reply)).unwrap_or_default();
         let mut state = self.state();
         state.tally.count(node, &reply, self.ballot);
         if let Some(slot) = state.replies.get_mut(node) {
@@ -111,12 +110,12 @@ impl<T: Count> Sink for Round<T> {
         drop(state);
         // If a node has handed the name over, the votes of pushes add to the tally. So this reply
         // may make a quorum, although the tally alone has none.
-        if decided || handed_over {
+        if decided || noted.is_handed_over {
             self.decided.notify_one();
         }
         // After a failed round, the owner does not wait on this round, but on its receiver. So a
-        // late grant wakes the owner there.
-        self.watch.iter().filter(|_| granted).for_each(Watch::wake);
+        // late reply wakes the owner there.
+        self.watch.iter().filter(|_| noted.wakes).for_each(Watch::wake);
     }
 }
 
