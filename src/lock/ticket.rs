@@ -286,6 +286,8 @@ mod tests {
     async fn ticket_is_released_without_a_resume() {
         let quorum = Quorum::in_memory(3).unwrap();
         let ticket = held(&quorum).await.unwrap().into_ticket().await.unwrap();
+        let refused = quorum.lock("a b").acquire(Duration::ZERO).await.unwrap_err();
+        assert!(refused.to_string().contains("or has made a ticket of it"), "{refused}");
         assert_eq!(quorum.release(&ticket).await.unwrap(), Released::Released);
         assert!(quorum.lock("a b").try_acquire().await.unwrap().is_some());
     }

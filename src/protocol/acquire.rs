@@ -26,6 +26,8 @@ use crate::spans::Spanned;
 use crate::words::listed;
 
 const OURS: &str = "this process itself holds it";
+/// Nodes name an owner of this process, even after its lock became a ticket.
+const OURS_OR_TICKET: &str = "this process itself holds it, or has made a ticket of it";
 const OUT_OF_REACH: &str = "a quorum is out of reach";
 pub(crate) const SPLIT: &str = "the votes were split: no quorum of nodes names one holder";
 
@@ -455,7 +457,9 @@ impl Claimant<'_> {
         let out_of_reach = self.out_of_reach();
         let (kind, why) = match defeat.cause() {
             Cause::Contended if split => (ErrorKind::Unavailable, SPLIT),
-            Cause::Contended if defeat.is_held_by(self.voters.wakeups.client()) => (patience.out_of_time(), OURS),
+            Cause::Contended if defeat.is_held_by(self.voters.wakeups.client()) => {
+                (patience.out_of_time(), OURS_OR_TICKET)
+            }
             Cause::Contended if defeat.names_one(self.voters) => (patience.out_of_time(), "others hold it"),
             Cause::Contended => (patience.out_of_time(), "other owners hold it, or the votes were split"),
             Cause::Unavailable | Cause::Undecided if defeat.how == How::Late => {
