@@ -8,7 +8,7 @@ use super::blocker::in_the_way;
 use super::listening::Watch;
 use super::voters::Voters;
 use crate::error::NodeReport;
-use crate::node::{Outcome, Reply, Sink, vote};
+use crate::node::{Reply, Sink, vote};
 use crate::rules::tally::Cause;
 use crate::rules::{ClaimTally, Renewal, RenewalTally, Verdict, Votes};
 
