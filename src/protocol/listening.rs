@@ -165,7 +165,8 @@ mod tests {
         let host = Arc::new(TokioTime::new(Handle::current()));
         let wakeups = Wakeups::new("client".to_owned(), host, Meters::new("default".into(), 1, 2).hints());
         let listening = Listening::begin(&wakeups, 7);
-        let (claim, lasts) = (Claim::sample("a", "client/7", 1), Validity::new(Duration::from_secs(2), Drift::default()));
+        let (claim, lasts) =
+            (Claim::sample("a", "client/7", 1), Validity::new(Duration::from_secs(2), Drift::default()));
         let t0 = Tick::new(Duration::from_secs(100));
         let watch = listening.asks(&claim, t0, Some(lasts)).unwrap();
         let told = |rank| {
