@@ -54,7 +54,7 @@ pub fn a_renewal_comes_when_who_resumed_its_lock_has_died(script: &mut Script) {
     script.world(3, 4, 2_000, 3_000);
     script.jitter = 2;
     let brief = Part { ttl: Some(millis(300)), ..Part::default() };
-    script.strays(0, 0, Verb::Renew, 600..760, 2_000);
+    script.strays(0, 0, Verb::Renew, 200..790, 2_000);
     script.asks(0, 0, makes(800));
     script.hold_back(1, &[2], 1_000..NEVER, NEVER);
     script.once_done(Verb::Claim, 1, 0, Answer::Granted, Cue::Kill(1));
