@@ -65,19 +65,3 @@ pub fn a_renewal_comes_when_who_resumed_its_lock_has_died(script: &mut Script) {
     let at = script.about(2_100, 500);
     script.asks(at, 3, resumes(300));
 }
-
-/// Two renewals of A are still on their way when A makes a ticket. The ticket expires. B gets the
-/// lock, and dies. Once B's holds have expired, the renewals arrive at n0 and n1, and C resumes the
-/// ticket: it is too late.
-pub fn renewals_come_when_a_ticket_has_expired(script: &mut Script) {
-    script.world(3, 3, 1_000, 2_000);
-    script.jitter = 2;
-    script.strays(0, 0, Verb::Renew, 200..590, 2_200);
-    script.strays(0, 1, Verb::Renew, 200..590, 2_200);
-    script.asks(0, 0, makes(600));
-    script.asks(700, 1, Part { ttl: Some(millis(300)), ..Part::default() });
-    let dies = script.about(1_750, 50);
-    script.at(dies, Cue::Kill(1));
-    let at = script.about(2_250, 300);
-    script.asks(at, 2, resumes(300));
-}
