@@ -276,7 +276,10 @@ impl Judge {
             What::Idle { node, name, owner, asks, since, by } => {
                 self.idle(now, node, [(owner, name), (asks, name)], since..by);
             }
-            What::Pushed(op) => self.rounds.as_mut().into_iter().for_each(|rounds| rounds.pushed(now, op)),
+            What::Pushed(op) => {
+                self.rounds.as_mut().into_iter().for_each(|rounds| rounds.pushed(now, op));
+                self.nodes.pushed(now, op);
+            }
             What::NodeDown { node, memory } | What::Forgot { node, memory } if memory != Memory::Kept => {
                 self.forgot(now, node);
             }
@@ -292,12 +295,12 @@ impl Judge {
         lease.owner = known.or_else(|| rounds?.owner(lease.process, lease.name, lease.token));
         let team = rounds.map_or(0, |rounds| rounds.team(lease.process));
         let lease = lease.in_team(team);
-        let of = lease.of_nodes();
+        let (of, token) = (lease.of_nodes(), lease.token);
         self.observers.acquired(&lease);
         let asked = rounds.and_then(|rounds| rounds.dealt(lease.process, lease.name, lease.token)).unwrap_or(now);
         self.beliefs.acquired(number, lease, asked, &self.promises, &mut self.verdict);
         if let (Some(rounds), Some(of)) = (&mut self.rounds, of) {
-            rounds.acquired(of, number);
+            rounds.acquired(of, number, token);
         }
         self.bounded(now, number);
     }
@@ -387,14 +390,14 @@ impl Judge {
 
     /// Records a violation if a name was free on a node while the owner `first` waited there, and
     /// the waiter `asks` did not ask in time. An owner that a quorum granted the name waits no more,
-    /// even if this node does not know of the grants. If these votes reached the owner's client, and
-    /// were enough to hold the name, the owner does not ask any more.
+    /// even if this node does not know of the grants. While votes that reached the client of `asks`
+    /// are enough to hold the name, this owner does not ask. After that, it has as much time as a
+    /// waiter has when the name becomes free.
     fn idle(&mut self, now: Micros, node: u8, [first, asks]: [Try; 2], free: Range<Micros>) {
+        let Some(rounds) = &self.rounds else { return };
+        let may_hold = rounds.deadline(asks).is_some_and(|deadline| now <= deadline + (free.end - free.start));
         // The queues of a list that is not in force any more do not count.
-        let waits = self
-            .rounds
-            .as_ref()
-            .is_some_and(|rounds| !rounds.was_had(first) && rounds.deadline(asks).is_none() && rounds.has_one_list());
+        let waits = !rounds.was_had(first) && !may_hold && rounds.has_one_list();
         if waits && now >= free.end && self.calm.is_since(free.start) {
             let (long, first, asks) = (now - free.start, first.0, asks.0);
             let why = format!("n{node} had it free for {long} us while owner number {first} waited (silent: {asks})");
@@ -416,6 +419,7 @@ impl Judge {
         let released = self.rounds.as_ref().filter(|_| op.verb == Verb::Release).and_then(|rounds| rounds.lease(op));
         released.into_iter().for_each(|lease| self.beliefs.given_back(op.sent, lease, &mut self.verdict));
         self.line.submitted(op);
+        self.nodes.submitted(op);
         self.rounds.as_mut().into_iter().for_each(|rounds| rounds.submitted(op, &mut self.verdict));
     }
 

@@ -24,8 +24,11 @@ pub struct Nodes {
     /// The ballot up to which an owner's claims of a name were withdrawn; `u64::MAX` once the owner
     /// has ended. Readers have no entry: beside other readers, their late claims may be granted.
     tombs: HashMap<(u8, u8, Owner), u64>,
-    /// By node, name and owner: the ballots with which the node handed the name over.
-    handed: HashSet<(u8, u8, Owner, u64)>,
+    /// The owners that have ended: they have sent a release to some node.
+    ended: HashSet<(u8, Owner)>,
+    /// By node, name, owner and ballot: when a push reached its process, if the owner had ended
+    /// before. The process answers such a push by a release.
+    pushed: HashMap<(u8, u8, Owner, u64), Micros>,
     /// The token up to which an owner's locks were released.
     over: HashMap<(u8, u8, Owner), u64>,
     /// The owner to which a node granted a name with a ballot.
@@ -80,8 +83,20 @@ impl Nodes {
         self.reads.iter_mut().filter(|((at, ..), _)| *at == node).for_each(|(_, (_, until))| *until = 0);
     }
 
+    pub fn submitted(&mut self, op: Op) {
+        if op.verb == Verb::Release {
+            self.ended.insert((op.name, op.owner));
+        }
+    }
+
+    /// A push reached its process.
+    pub fn pushed(&mut self, now: Micros, op: Op) {
+        if self.ended.contains(&(op.name, op.owner)) {
+            self.pushed.entry((op.server, op.name, op.owner, op.ballot)).or_insert(now);
+        }
+    }
+
     pub fn handed_over(&mut self, now: Micros, op: Op, verdict: &mut Verdict) {
-        self.handed.insert((op.server, op.name, op.owner, op.ballot));
         self.granted(op, now + lasts(op.hand), verdict);
     }
 
@@ -155,7 +170,8 @@ impl Nodes {
             // An owner that has ended must be granted nothing more, with any ballot. But the answer
             // to a push covers only the pushed ballot: until the owner's own release comes, the
             // node may grant a late claim with a higher ballot.
-            let answers_push = op.token == 0 && self.handed.contains(&(op.server, op.name, op.owner, op.ballot));
+            let pushed = self.pushed.get(&(op.server, op.name, op.owner, op.ballot));
+            let answers_push = op.token == 0 && pushed.is_some_and(|&at| at <= op.sent);
             let ballot = if op.verb == Verb::Release && !answers_push { u64::MAX } else { op.ballot };
             let tomb = self.tombs.entry(key).or_default();
             *tomb = ballot.max(*tomb);

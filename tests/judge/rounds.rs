@@ -54,9 +54,9 @@ struct Claimed {
     stale: BTreeMap<u8, (u64, u32)>,
     /// Until when a quorum lets the owner believe that it holds the name.
     deadline: Option<Micros>,
-    /// The lease that the owner got, if any. Once there is a lease, only renewals move the
-    /// deadline.
-    lease: Option<u32>,
+    /// The lease that the owner got, and its token, if any. Once there is a lease, only renewals
+    /// move the deadline.
+    lease: Option<(u32, u64)>,
     /// The highest ballot that each node granted.
     granted: BTreeMap<u8, u64>,
     /// The ballot up to which claims were withdrawn on each node.
@@ -214,15 +214,15 @@ impl Rounds {
         self.tries.get(&of)?.deadline
     }
 
-    pub fn acquired(&mut self, of: Try, lease: u32) {
+    pub fn acquired(&mut self, of: Try, lease: u32, token: u64) {
         if let Some(claimed) = self.tries.get_mut(&of) {
-            claimed.lease = Some(lease);
+            claimed.lease = Some((lease, token));
         }
     }
 
     /// The lease of the owner of an operation, if the owner got one.
     pub fn lease(&self, op: Op) -> Option<u32> {
-        self.tries.get(&of(op))?.lease
+        self.tries.get(&of(op))?.lease.map(|(lease, _)| lease)
     }
 
     /// The holder learned that its lock is lost. The lock keeps others out until its guard is
@@ -423,9 +423,12 @@ impl Rounds {
     }
 
     /// A withdrawal ended the owner's hold on this node. If the owner wins with a higher ballot, this
-    /// node does not know of it.
+    /// node does not know of it. But an owner that has won must not withdraw its own token: this
+    /// excuses nothing.
     pub fn withdrew(&mut self, op: Op) {
-        if let Some(claimed) = self.tries.get_mut(&of(op)) {
+        let of = of(op);
+        let claimed = self.tries.get_mut(&of);
+        if let Some(claimed) = claimed.filter(|claimed| claimed.lease.is_none_or(|(_, token)| op.ballot < token)) {
             claimed.granted.retain(|&node, ballot| node != op.node || *ballot > op.ballot);
         }
     }

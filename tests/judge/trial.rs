@@ -221,6 +221,11 @@ fn of_nodes() {
     finds(&[&ended, &answered, &comes_late(1_030), &own], None, "a claim above the push whose release came first");
     let own = did(1_040, Op { ballot: 9, ..release }, Answer::Released(false));
     finds(&[&ended, &answered, &own, &comes_late(1_050)], Some(Rule::LateClaim), "and the owner's own release");
+    let low = Op { ballot: 5, ..release };
+    let handed = [event(900, What::HandedOver(pushed)), event(905, What::Pushed(pushed)), asked(low)];
+    let ended = [&[asked(higher)][..], &did(20, higher, Answer::Refused), &handed].concat();
+    let own = did(1_010, low, Answer::Released(true));
+    finds(&[&ended, &own, &comes_late(1_030)], Some(Rule::LateClaim), "its own release with the pushed ballot");
     let short = Op { ttl: 3, ..op(Verb::Renew, 0, 15) };
     let healed = [&[asked(claim), asked(short), asked(release)][..], &did(20, short, Answer::Healed)].concat();
     let gone = |at| did(at, release, Answer::Released(false));
@@ -515,6 +520,10 @@ fn of_withdrawn_grants() {
     finds(&[&asked_first, &withdrawn, &won, &forgot, &again], None, "only one node still knows of the job");
     finds(&[&asked_first, &won, &forgot, &again], twice, "n0 was never asked to give its vote back");
     finds(&[&asked_first, &withdrawn, &won, &again], twice, "no node forgot the job");
+    let own = on(1, Op { ballot: 2, sent: 30, ..withdraw });
+    let own = [&[asked(own)][..], &did(31, own, Answer::Released(true))].concat();
+    let on_both = [&granted(&[0, 1], 400_010, other)[..], &first(1, 3, 400_010)].concat();
+    finds(&[&won, &own, &on_both], twice, "the winner withdrew its own token");
 }
 
 /// How long a waiter may rely on a push.
@@ -574,6 +583,14 @@ fn of_free_names() {
     let finds_other = |answer, rule, why: &str| finds(&[&other_is(answer)[..], &[other_leaves]].concat(), rule, why);
     finds_other(Answer::Refused, free, "another waiter is silent");
     finds_other(Answer::Granted, None, "that other one has it from a quorum, so it asks no more");
+    // The deadline of the other waiter is 97_040. Waiters have 60 us to ask.
+    let later = |at| {
+        let leaves = [0, 1].map(|owner| asked(op(Verb::Release, owner, at + 1)));
+        [&refused[..], &[asked(other)], &did(50, other, Answer::Granted), &[event(at, silent(1))], &leaves].concat()
+    };
+    let finds_later = |at, rule, why: &str| self::finds(Some(watched([0; 2])), &later(at), rule, why);
+    finds_later(97_090, None, "its votes ended a moment ago, so it asks soon");
+    finds_later(97_110, free, "its votes ended longer ago, so it must have asked");
     let unheard = [asked(other), event(50, What::Did(other, Answer::Granted)), event(100, silent(1)), other_leaves];
     finds(&unheard, free, "and does not know of that: it must ask");
 }

@@ -125,6 +125,17 @@ impl Core {
         }
     }
 
+    /// If all dues have passed, looks once more when the name has been free for twice as long: the
+    /// judge may excuse a waiter for a while.
+    fn look_again(&mut self, now: Micros, since: Micros, node: usize, name: &Name) {
+        let Some(waited) = self.idle.waited.get_mut(&(node, name.clone())) else { return };
+        if waited.looks.is_none() {
+            let at = now + (now - since);
+            waited.looks = Some(at);
+            self.schedule(at, Event::Act(Action::LookAtIdle(node, name.clone())));
+        }
+    }
+
     /// Records a violation for each waiter that had to ask, if the name must be held by now and is
     /// still free.
     pub fn look_at_idle(&mut self, now: Micros, node: usize, name: &Name) {
@@ -138,6 +149,7 @@ impl Core {
         let is_known = self.plan.tail == 0.0 && !self.holds_back() && epoch == self.servers[node].epoch;
         let Some(first) = live.first().filter(|_| is_known && left == 0) else { return };
         let owner = self.history.owner(0, first);
+        self.look_again(now, since, node, name);
         for (by, silent) in passed {
             let asks = self.history.owner(0, &silent);
             self.history.record(now, What::Idle { node: node as u8, name: letter(name), owner, asks, since, by });

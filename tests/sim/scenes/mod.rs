@@ -190,6 +190,7 @@ pub static SCENES: &[Scene] = &[
     scene!(tickets::two_clients_resume_one_ticket),
     scene!(tickets::a_ticket_is_resumed_when_another_has_held_the_lock),
     scene!(tickets::a_renewal_comes_when_its_lock_was_resumed),
+    scene!(tickets::a_renewal_comes_when_who_resumed_its_lock_has_died),
     scene!(tries::tries_at_one_moment_split_the_votes),
     scene!(elections::a_node_that_knows_the_last_value_cannot_be_reached),
     scene!(elections::news_of_leaders_is_lost),

@@ -3,7 +3,7 @@
 use super::part::Part;
 use super::script::{NEVER, Script, millis};
 use crate::cue::Cue;
-use crate::judge::history::Verb;
+use crate::judge::history::{Answer, Verb};
 
 fn makes(hold: u64) -> Part {
     Part { ticket: Some(false), hold: millis(hold), ..Part::default() }
@@ -44,4 +44,24 @@ pub fn a_renewal_comes_when_its_lock_was_resumed(script: &mut Script) {
     script.asks(0, 0, makes(720));
     script.asks(820, 1, resumes(hold));
     script.hold_back(0, &[1], 1_000..NEVER, NEVER);
+}
+
+/// B takes over A's lock on n0 and n1, and dies before it learns of that. C waits for the lock, and
+/// gets n0 and n1 once B's holds have expired. Then C dies too. A renewal of A, sent before A made
+/// the ticket, arrives at n0 when n0 is free again. On n2, A's hold still lasts. So if this renewal
+/// brought A's hold on n0 back, D would resume the ticket, although C has held the lock.
+pub fn a_renewal_comes_when_who_resumed_its_lock_has_died(script: &mut Script) {
+    script.world(3, 4, 2_000, 3_000);
+    script.jitter = 2;
+    let brief = Part { ttl: Some(millis(300)), ..Part::default() };
+    script.strays(0, 0, Verb::Renew, 200..790, 2_000);
+    script.asks(0, 0, makes(800));
+    script.hold_back(1, &[2], 1_000..NEVER, NEVER);
+    script.once_done(Verb::Claim, 1, 0, Answer::Granted, Cue::Kill(1));
+    script.asks(1_050, 1, Part { ttl: brief.ttl, ..resumes(300) });
+    script.asks(1_100, 2, brief);
+    let dies = script.about(1_550, 100);
+    script.at(dies, Cue::Kill(2));
+    let at = script.about(2_100, 500);
+    script.asks(at, 3, resumes(300));
 }
