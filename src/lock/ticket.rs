@@ -132,6 +132,9 @@ impl Quorum {
     /// key prefix, or if its token is more than a day ahead of this machine's clock. `Closed` after
     /// a shutdown.
     ///
+    /// A lock that has expired may be resumed all the same, if renewals were under way for longer
+    /// than its ttl. Another owner may have held it in between, but holds it no more.
+    ///
     /// After `Contended` or `Unavailable`, some nodes may have freed the lock. You may try again,
     /// but others may get the lock first, and the next error may be `Lost`.
     ///
