@@ -121,7 +121,7 @@ fn operations(keys: usize, values: usize) -> usize {
     // The keys of a name, and the values of an operation: as in scripts/lua.
     [(4, 13), (5, 11), (5, 8)]
         .into_iter()
-        .filter(|(of_name, _)| keys > 1 && (keys - 1) % of_name == 0)
+        .filter(|(of_name, _)| keys > 1 && (keys - 1).is_multiple_of(*of_name))
         .map(|(of_name, size)| ((keys - 1) / of_name, size))
         .find_map(|(many, size)| (many * size == values).then_some(many))
         .expect("each operation has the keys and values that its script in scripts/lua takes")
