@@ -193,7 +193,8 @@ async fn ticket_that_cannot_be_written_frees_the_name() {
     let (servers, folder) = (servers(3).await, tempfile::tempdir().unwrap());
     let gone = folder.path().join("gone");
     fs::create_dir(&gone).unwrap();
-    let words = [&["job", "--ticket", &ticket_in(&gone)][..], &LONG].concat();
+    let file = ticket_in(&gone);
+    let words = [&["job", "--ticket", &file][..], &LONG].concat();
     let (code, _, err) = done(&mut runs(&servers, &words, "rmdir $0/gone", folder.path()));
     assert!(code == 70 && err.contains("the ticket of \"job\" was not written to "), "{code}: {err}");
     assert!(err.contains("the lock is released") && !err.contains("quorumlock-ticket-1 "), "{err}");
@@ -275,11 +276,12 @@ fn options_that_do_not_fit_a_ticket_are_refused() {
         refused(&[&["run", "job", "--ticket", &file], option].concat(), conflict);
     }
     refused(&["run", "a", "b", "--ticket", &file], "--ticket takes one name");
-    refused(&["run"], "<NAME|--resume <FILE>>");
-    for option in ["--ticket", "--resume"] {
-        refused(&["elect", "job", option, &file], "an election has neither --ticket nor --resume");
-        refused(&["elect", option, &file], "NAME");
-    }
+    refused(&["run"], "<NAME>");
+    let elects = "an election has neither --ticket nor --resume";
+    refused(&["elect", "job", "--ticket", &file], elects);
+    refused(&["elect", "--resume", &file], elects);
+    refused(&["elect", "--ticket", &file], "<NAME>");
+    refused(&["elect", "job", "--resume", &file], conflict);
     let releases = |words: &[&str], why: &str| {
         let (code, out, err) = done(bare().arg("release").args(words).args(["--nodes", NOBODY[1]]));
         assert!(code == 64 && out.is_empty() && err.contains(why), "{words:?}: {code}: {out}{err}");

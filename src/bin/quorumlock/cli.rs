@@ -232,7 +232,8 @@ pub(crate) struct Sandbox {
 #[derive(Args)]
 pub(crate) struct Run {
     /// The lock's name. With several names, `run` holds all of them or none
-    #[arg(required_unless_present = "resume", conflicts_with = "resume", value_name = "NAME")]
+    // clap requires no NAME if an option is given that conflicts with it.
+    #[arg(required = true, conflicts_with = "resume", value_name = "NAME")]
     pub(crate) names: Vec<String>,
     #[command(flatten)]
     pub(crate) nodes: Nodes,
@@ -321,7 +322,7 @@ pub(crate) struct Run {
 // indexes keep NAME before CMD: without indexes, clap puts changed arguments last.
 #[derive(Args)]
 #[command(
-    mut_arg("names", |name| name.required(true).action(ArgAction::Set).num_args(1).index(1).help("The election's name: the leader holds the lock on it")),
+    mut_arg("names", |name| name.action(ArgAction::Set).num_args(1).index(1).help("The election's name: the leader holds the lock on it")),
     mut_arg("command", |command| command.index(2).help("The command. In its environment are QUORUMLOCK_NAME and QUORUMLOCK_FENCING_TOKEN")),
     mut_arg("conflict_exit_code", |code| code.help("The exit code if somebody else still leads at the timeout (with --no-wait: at the first try): 0 to 255 [default: 75]")),
     mut_arg("describe", |describe| describe.hide(true)),
