@@ -289,5 +289,5 @@ fn options_that_do_not_fit_a_ticket_are_refused() {
     for option in ["job", "--force", "--yes"] {
         releases(&["--ticket", &file, option], conflict);
     }
-    releases(&[], "<NAME|--ticket <FILE>>");
+    releases(&[], "<NAME>");
 }
