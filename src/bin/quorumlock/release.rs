@@ -63,7 +63,7 @@ fn unconfirmed(name: &str) -> String {
     )
 }
 
-/// Connects without a claim to vote or to a list.
+/// Connects as a client that acquires nothing.
 async fn connected(args: &Release) -> Result<(Settings, Quorum), Failure> {
     let settings = Settings::with_nodes(&args.nodes)?;
     let quorum = settings.onlooker()?.open()?;
