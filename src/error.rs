@@ -284,7 +284,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_error_names_what_each_node_said() {
+    fn error_names_each_node_with_its_report() {
         let report = |node: &str, said: &str| NodeReport::new(&node.into(), NodeCause::Down, said);
         let error = Error::new(ErrorKind::Unavailable, "no quorum")
             .with_nodes(vec![report("redis://eu:6379", "granted"), report("redis://us:6379", "down")]);

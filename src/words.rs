@@ -101,18 +101,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_of_a_kind_has_no_plural() {
+    fn count_of_one_has_no_plural() {
         assert_eq!([0, 1, 2].map(|count| counted(count, "node")), ["0 nodes", "1 node", "2 nodes"]);
     }
 
     #[test]
-    fn of_many_names_the_first_are_shown() {
+    fn list_of_many_names_shows_the_first_three() {
         let shown = |many: usize| listed(&["a", "b", "c", "d", "e"][..many]);
         assert_eq!([1, 3, 5].map(shown), ["\"a\"", "\"a\", \"b\", \"c\"", "\"a\", \"b\", \"c\" and 2 more"]);
     }
 
     #[test]
-    fn what_was_set_is_shown_exactly() {
+    fn set_duration_is_shown_exactly() {
         let micros = |micros| exact(Duration::from_micros(micros));
         assert_eq!([0, 1_000, 1_500_000, 30_000_000].map(micros), ["0 s", "1 ms", "1.5 s", "30 s"]);
         assert_eq!(exact(Duration::from_nanos(1_999_999)), "1.999999 ms");
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_measured_is_shown_with_few_digits() {
+    fn measured_duration_is_shown_with_few_digits() {
         let shown = |microseconds| about(Duration::from_micros(microseconds));
         assert_eq!(
             [0, 140, 12_345, 250_000, 999_900, 3_400_000, 3_000_000, 185_000_000, 9_000_000_000].map(shown),
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_is_never_shown_as_less() {
+    fn remaining_time_is_rounded_up() {
         let shown = |milliseconds| left(Duration::from_millis(milliseconds));
         assert_eq!(
             [0, 400, 1_001, 57_300, 119_500, 3_599_000, 7_200_000, 200_000_000].map(shown),
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_duration_is_refused() {
+    fn malformed_duration_is_refused() {
         for text in ["", " ", ".", "s", "-1s", "1e9", "inf", "NaN", "ten", "1.2.3s", "5M", "99999999999999999999d"] {
             assert!(parse(text).is_err(), "{text}");
         }

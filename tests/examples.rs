@@ -238,7 +238,7 @@ async fn the_storage_refuses_the_late_write() {
 }
 
 #[tokio::test]
-async fn the_transaction_of_a_paused_holder_is_not_committed_and_its_token_is_refused() {
+async fn paused_holder_does_not_commit_and_its_token_is_refused() {
     let (servers, postgres) = (servers(3).await, Postgres::shared().await);
     for servers in [&servers[..], &[]] {
         let url = postgres.url("postgres");
@@ -250,7 +250,7 @@ async fn the_transaction_of_a_paused_holder_is_not_committed_and_its_token_is_re
 }
 
 #[tokio::test]
-async fn the_spans_of_an_acquisition_are_exported_as_parts_of_the_work_that_needs_the_lock() {
+async fn spans_of_an_acquisition_are_exported_below_the_work_span() {
     let servers = servers(3).await;
     for servers in [&servers[..], &[]] {
         let said = Example::start("opentelemetry", &[], servers).done();
@@ -309,7 +309,7 @@ async fn code_that_was_tested_in_memory_runs_over_servers() {
 }
 
 #[tokio::test]
-async fn three_threads_count_one_after_the_other() {
+async fn three_threads_take_the_lock_with_rising_tokens() {
     let servers = servers(3).await;
     for servers in [&servers[..], &[]] {
         let said = Example::start("blocking", &[], servers).done();

@@ -78,7 +78,7 @@ proptest! {
     #![proptest_config(fewer())]
 
     #[test]
-    fn whatever_nodes_answer_nobody_holds_what_they_did_not_grant(bytes in vec(any::<u8>(), 0..600)) {
+    fn lock_is_held_only_if_granted_whatever_nodes_answer(bytes in vec(any::<u8>(), 0..600)) {
         properties::nodes::any(&bytes);
     }
 }

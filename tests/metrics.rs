@@ -92,7 +92,7 @@ fn name(what: &str) -> String {
 }
 
 #[tokio::test]
-async fn every_metric_of_the_table_appears_with_its_labels_and_no_lock_name() {
+async fn each_metric_of_the_table_has_its_labels_and_no_lock_name() {
     let recorder = exporter().install_recorder().unwrap();
     let mut servers = servers(3).await;
     // Quorums of one process share the gauges of a node, so use other nodes for the other quorums.
@@ -240,7 +240,7 @@ async fn a_process_has_at_most_300_series_at_five_nodes() {
 }
 
 #[tokio::test]
-async fn quorums_and_classes_of_locks_have_series_of_their_own_from_the_start() {
+async fn each_quorum_and_class_has_its_own_series_from_the_start() {
     let recorder = exporter().build_recorder();
     let (told, _local) = (recorder.handle(), metrics::set_default_local_recorder(&recorder));
     let orders = Quorum::builder().name("orders").in_memory(3).unwrap();

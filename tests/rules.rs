@@ -87,7 +87,7 @@ fn files_of(folder: &str) -> Vec<String> {
 }
 
 #[test]
-fn each_rule_names_checks_and_each_of_them_exists() {
+fn every_rule_names_checks_that_exist() {
     let (plants, scenes, model) = (plants(), words("tests/sim/scenes"), words("tests/model"));
     let mut known: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     let mut missing = Vec::new();
@@ -117,7 +117,7 @@ fn each_rule_names_checks_and_each_of_them_exists() {
 }
 
 #[test]
-fn each_plant_removes_a_rule_that_is_named() {
+fn every_mutation_removes_a_named_rule() {
     let named: BTreeSet<u32> = rules().into_iter().flat_map(|rule| rule.plants).collect();
     let unnamed: Vec<u32> = plants().difference(&named).copied().collect();
     assert!(unnamed.is_empty(), "docs/rules.toml names no rule for the plants {unnamed:?}");

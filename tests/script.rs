@@ -351,17 +351,17 @@ impl Pair {
 }
 
 #[test]
-fn random_sequences_of_operations_give_the_same_replies_in_memory_and_from_the_script() {
+fn random_operations_get_equal_replies_from_memory_and_script() {
     compare(CASES, true);
 }
 
 #[test]
-fn a_user_who_may_not_publish_gets_the_same_replies_and_no_wake_up() {
+fn user_without_publish_gets_the_same_replies_and_no_wakeups() {
     compare(CASES / 4, false);
 }
 
 #[test]
-fn what_a_revoked_reader_lets_go_is_handed_over() {
+fn revoked_reader_hands_over_on_release() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let pair = pair(&runtime, true);
     let [_, first, second, _] = contention(98, 0, &[1, 2]).try_into().unwrap();

@@ -30,7 +30,7 @@ async fn a_foreign_holder_keeps_the_lock_until_it_is_dropped() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_foreign_holder_has_the_quorums_names_and_takes_turns_with_its_callers() {
+async fn foreign_holder_excludes_callers_under_the_same_key_format() {
     let quorum = Quorum::builder().key_format("acme/{name}").max_ttl(SECOND).ttl(SECOND).in_memory(5).unwrap();
     let guard = quorum.lock("it").acquire_default().await.unwrap();
     let error = testing::hold(&quorum, "it").await.unwrap_err();
@@ -47,7 +47,7 @@ async fn a_foreign_holder_has_the_quorums_names_and_takes_turns_with_its_callers
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_holds_the_lock_loses_it_now() {
+async fn lose_revokes_the_lock_of_its_holder_at_once() {
     let quorum = Quorum::in_memory(3).unwrap();
     assert!(!testing::lose(&quorum, "it").unwrap());
     let guard = quorum.lock("it").acquire_default().await.unwrap();
@@ -64,7 +64,7 @@ async fn whoever_holds_the_lock_loses_it_now() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_loses_one_name_of_a_set_loses_all_and_an_owner_all_its_guards() {
+async fn loss_of_one_name_ends_the_set_and_all_guards_of_its_owner() {
     let (quorum, owner) = (Quorum::in_memory(3).unwrap(), Owner::new());
     let set = quorum.lock_all(["a", "b"]).owned_by(&owner);
     let (first, second) = (set.acquire_default().await.unwrap(), set.acquire_default().await.unwrap());
@@ -75,7 +75,7 @@ async fn who_loses_one_name_of_a_set_loses_all_and_an_owner_all_its_guards() {
 }
 
 #[tokio::test]
-async fn what_is_not_in_memory_or_has_no_name_is_refused() {
+async fn hold_and_lose_refuse_real_nodes_and_empty_names() {
     let servers = servers(1).await;
     let quorum = unguarded(&servers).connect_all().await;
     let guard = quorum.lock("it").acquire(PATIENCE).await.unwrap();

@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_refused_by_the_fields_name() {
+    fn invalid_option_is_refused_by_its_field_name() {
         let options = LockOptions::default;
         for (options, field) in [
             (options().ttl(Duration::ZERO), "ttl is 0 s; use at least 100 ms"),
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn without_the_restart_guard_a_ttl_may_be_long_but_not_endless() {
+    fn ttl_without_the_restart_guard_is_bounded_at_24_h() {
         assert!(LockOptions::default().ttl(3_600 * SECOND).checked(Duration::ZERO).is_ok());
         assert!(LockOptions::default().ttl(MAX_TTL).checked(Duration::ZERO).is_ok());
         for ttl in [MAX_TTL + MS, 365 * MAX_TTL, Duration::MAX] {
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn gate_is_held_as_any_lock_if_clocks_leave_too_little_of_a_hand_over() {
+    fn gate_has_the_full_ttl_if_drift_takes_half_of_a_hand_over() {
         for (constant, ttl) in [(1_400 * MS, 3 * SECOND), (1_500 * MS, 30 * SECOND), (4 * SECOND, 30 * SECOND)] {
             let rules = LockOptions::default().drift_constant(constant).checked(GUARD).unwrap().of_gate(Duration::ZERO);
             assert_eq!(rules.validity.ttl(), ttl, "{constant:?}");

@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn the_environment_sets_what_the_command_takes_from_it() {
+    fn environment_variables_set_the_configuration() {
         let config = read(&[
             ("QUORUMLOCK_NODES", "redis://eu, rediss://:a%2Cb@us:6380/2,"),
             ("QUORUMLOCK_LIST", "app"),
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_set_or_empty_sets_nothing_but_an_empty_prefix() {
+    fn unset_or_empty_variable_sets_nothing_except_key_prefix() {
         let names = [
             "NODES",
             "LIST",
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_refused_by_the_variables_name_and_not_repeated() {
+    fn invalid_variable_is_refused_by_name_without_its_value() {
         for (name, text, says) in [
             ("QUORUMLOCK_TTL", "secret", "QUORUMLOCK_TTL: not a duration"),
             ("QUORUMLOCK_TTL", "1ms", "QUORUMLOCK_TTL is 1 ms; use 100 ms to 24 h"),

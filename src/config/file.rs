@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn a_password_that_the_transport_cannot_send_is_refused_at_once_and_not_shown() {
+    fn password_that_fred_cannot_send_is_refused_and_not_shown() {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("password"), "secret word").unwrap();
         let file = Config { password_file: Some("password".into()), ..with([node(Some("a"), None, None)]) };
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_password_file_beside_the_configuration_is_for_all_who_have_none() {
+    async fn password_file_serves_nodes_without_their_own_password() {
         let folder = tempfile::TempDir::new().unwrap();
         std::fs::write(folder.path().join("password"), "p@ss\n").unwrap();
         let own = NodeConfig::new("redis://:own@us");
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_that_may_be_a_password_is_shown() {
+    fn debug_output_of_the_config_shows_no_password() {
         let config =
             with([node(Some("secret"), Some("secret"), Some("secret")), NodeConfig::new("redis://:secret@eu")]);
         assert_eq!(format!("{:?}", config.nodes), "[NodeConfig { .. }, NodeConfig { .. }]");
@@ -281,7 +281,7 @@ mod tests {
 
     #[cfg(feature = "serde")]
     #[test]
-    fn a_configuration_is_read_from_what_serde_reads() {
+    fn configuration_deserializes_and_errors_are_explained() {
         let read = |text: &str| serde_json::from_str::<Config>(text).map_err(|error| error.to_string());
         let text = r#"{"ttl": "1.5m", "key_prefix": "app:", "transport": "fred", "list": "app",
             "nodes": [{"name": "eu", "url": "redis://eu"}]}"#;

@@ -130,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_the_first_line_without_its_end() {
+    fn password_is_the_first_line_without_its_end() {
         for (text, password) in [
             ("secret", "secret"),
             ("secret\n", "secret"),
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_password_is_refused() {
+    fn malformed_password_is_refused_with_the_reason() {
         let long = "x".repeat(LONGEST + 1);
         for (bytes, why) in [
             (&b""[..], "it is empty"),

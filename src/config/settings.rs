@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn no_node_and_the_same_node_twice_are_refused() {
+    fn node_list_that_is_empty_or_has_a_duplicate_is_refused() {
         assert!(settings(&[]).endpoints().unwrap_err().to_string().contains("no node"));
         let twice = settings(&["redis://eu", "redis://us", "redis://:pw@eu:6379"]).endpoints().unwrap_err();
         assert_eq!(twice.to_string(), "the node redis://eu:6379 is configured twice; name each server once");
@@ -210,7 +210,7 @@ mod tests {
 
     #[cfg(not(feature = "__tls"))]
     #[test]
-    fn without_tls_its_addresses_and_options_are_refused() {
+    fn rediss_address_and_tls_options_are_refused_without_tls() {
         let said = settings(&["redis://eu", "rediss://:secret@us"]).endpoints().unwrap_err();
         assert_eq!(said.to_string(), format!("node 2 of 2: rediss://us:6379: {NO_TLS}"));
         let options = Settings { tls: Tls::new().server_name("eu"), ..settings(&["redis://eu"]) };
@@ -220,7 +220,7 @@ mod tests {
 
     #[cfg(feature = "__tls")]
     #[test]
-    fn two_nodes_of_one_name_are_refused() {
+    fn nodes_that_share_a_name_are_refused() {
         let same = settings(&["redis://eu?name=a", "redis://us", "rediss://asia?name=a"]).endpoints().unwrap_err();
         let said = "the nodes redis://eu:6379 and rediss://asia:6379 have one name, a; give each its own name";
         assert_eq!(same.to_string(), said);
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_format_keeps_names_apart_and_they_stay_as_bad_as_they_are() {
+    fn key_format_keeps_names_apart_and_bad_names_refused() {
         let settings = |format: &str| Settings { key_format: Some(format.to_owned()), ..Settings::default() };
         let tenant = settings("tenant/{name}/lock");
         tenant.checked().unwrap();
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_told_as_it_was_given_and_those_of_other_formats_are_not() {
+    fn name_is_recovered_only_from_its_own_key_format() {
         let tenant = Settings { key_format: Some("tenant/{name}/lock".to_owned()), ..Settings::default() };
         for name in ["a", "{name}", "/", "tenant/a/lock"] {
             for settings in [&tenant, &Settings::default()] {

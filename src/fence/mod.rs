@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_lower_token_is_stale() {
+    fn token_is_stale_only_below_the_seen_one() {
         for (token, seen, stale) in [(1, 0, false), (7, 7, false), (8, 7, false), (6, 7, true), (0, u64::MAX, true)] {
             assert_eq!(check(token, seen).is_err(), stale, "{token} after {seen}");
         }

@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reply_says_who_is_stale() {
+    fn reply_above_the_token_is_stale_and_garbage_is_unusable() {
         let call = Call::new("f", 7, "GET");
         assert!(call.verdict("7").is_ok());
         assert!(matches!(call.verdict("8"), Err(Error::Stale(stale)) if (stale.token(), stale.seen()) == (7, 8)));

@@ -228,13 +228,13 @@ mod tests {
     }
 
     #[test]
-    fn some_errors_of_a_server_decide_nothing() {
+    fn server_errors_of_unknown_completion_decide_nothing() {
         assert!(["40001", "40P01", "23505", "25P02"].into_iter().all(decided));
         assert!(!["40003", "08000", "08006", "08P01"].into_iter().any(decided));
     }
 
     #[test]
-    fn without_an_answer_nobody_knows_whether_it_was_committed() {
+    fn commit_without_a_reply_is_unknown() {
         let unknown = undecided(sqlx::Error::WorkerCrashed, Some(77));
         assert!(matches!(unknown, Error::Unknown { transaction: Some(77), .. }), "{unknown:?}");
         assert!(unknown.to_string().contains("SELECT txid_status(77)"), "{unknown}");

@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn the_nearest_deadline_comes_first_and_of_one_deadline_who_came_first() {
+    fn leases_are_taken_in_order_of_their_deadlines() {
         let (mut turns, leases) = (RenewalQueue::new(), [3, 1, 2, 1, 9].map(Arc::new));
         for (number, lease) in leases.iter().enumerate() {
             turns.wait(Arc::downgrade(lease), if number == 4 { Tick::NEVER } else { at(**lease) }, number == 2);
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn each_waits_once_where_its_last_deadline_puts_it_and_is_passed_by_nobody_without_one() {
+    fn lease_waits_once_at_the_place_of_its_last_deadline() {
         let (mut turns, leases) = (RenewalQueue::new(), [0, 1, 2].map(Arc::new));
         let mut wait = |lease: usize, by| turns.wait(Arc::downgrade(&leases[lease]), at(by), false);
         [(0, 5), (1, 5), (2, 5), (0, 5), (1, 9), (2, 3)].into_iter().for_each(|(lease, by)| wait(lease, by));
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn where_nothing_large_may_go_the_others_pass_it() {
+    fn small_lease_passes_large_ones_that_may_not_go() {
         let (mut turns, leases) = (RenewalQueue::new(), [1, 2, 3].map(Arc::new));
         leases.iter().for_each(|lease| turns.wait(Arc::downgrade(lease), at(**lease), **lease < 3));
         assert_eq!(turns.next(false).and_then(|lease| lease.upgrade()).as_deref(), Some(&3));
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_has_had_its_turn_may_wait_again() {
+    fn lease_that_had_its_turn_may_wait_again() {
         let (mut turns, lease) = (RenewalQueue::new(), Arc::new(7));
         for _ in 0..2 {
             turns.wait(Arc::downgrade(&lease), at(1), false);
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn those_that_are_gone_take_no_room_for_long() {
+    fn dropped_leases_never_outnumber_the_live_ones() {
         let (mut turns, alive) = (RenewalQueue::new(), (0..3_000).map(Arc::new).collect::<Vec<_>>());
         for lease in &alive {
             turns.wait(Arc::downgrade(lease), at(**lease), **lease % 2 == 0);

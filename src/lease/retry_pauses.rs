@@ -58,7 +58,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nodes_keep_for_long_is_tried_less_and_less_often_and_all_else_within_two_seconds() {
+    fn retry_pause_is_up_to_a_minute_past_the_ttl_else_two_seconds() {
         let second = Duration::from_secs(1);
         for tries in [0, 7, u32::MAX] {
             for random in [0, 1 << 63, u64::MAX] {

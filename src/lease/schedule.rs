@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_due_comes_in_order_and_once() {
+    fn due_events_come_in_order_and_once() {
         let schedule = Schedule::<()>::new();
         let gone = schedule.add(at(1), Event::Renew(Weak::new()));
         schedule.add(at(3), Event::Expire(Weak::new()));
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_comes_sooner_than_the_next_wakes_the_loop() {
+    fn event_wakes_the_loop_only_if_sooner_than_the_next() {
         let schedule = Schedule::<()>::new();
         let wakes = |seconds| {
             schedule.due(at(0));

@@ -489,7 +489,7 @@ mod tests {
     }
 
     #[test]
-    fn all_of_a_clients_name_but_host_and_process_is_random() {
+    fn client_name_is_random_after_host_and_process() {
         let random = |number| client(&Loaded(number)).rsplit_once('/').map(|(_, uuid)| uuid.to_owned()).unwrap();
         let (zeros, ones) = (random(0), random(u64::MAX));
         let same: Vec<_> = zeros.chars().zip(ones.chars()).filter(|(zero, one)| zero == one).collect();

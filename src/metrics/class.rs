@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_class_keeps_its_number_and_those_beyond_the_bound_share_one() {
+    fn class_keeps_its_number_and_excess_classes_share_one() {
         let mut known = Vec::new();
         let numbers: Vec<_> = (0..20).map(|class| number(&mut known, &format!("class-{class}"))).collect();
         assert_eq!(numbers[..MAX_CLASSES], (1..=MAX_CLASSES).collect::<Vec<_>>());

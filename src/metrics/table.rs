@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn every_histogram_and_nothing_else_has_buckets_in_order() {
+    fn buckets_exist_only_for_histograms_and_are_in_order() {
         for metric in METRICS {
             assert_eq!(metric.buckets.is_empty(), metric.kind != Kind::Histogram, "{}", metric.name);
             assert!(metric.buckets.is_sorted_by(|one, next| one < next), "{}", metric.name);

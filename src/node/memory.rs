@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn it_notifies_waiters_by_the_clock_of_its_host_and_forgets_clients_that_have_gone() {
+    async fn node_has_a_wall_clock_and_forgets_dropped_listeners() {
         let node = MemoryNode::new("memory://0", Arc::new(TokioTime::new(Handle::current())));
         assert!(node.hints() && node.clock_ahead() > Some(0), "the node's clock shows the time of day");
         let stays: Arc<dyn Listener> = Arc::new(Client);

@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fault_tells_what_caused_it_and_an_answer_to_come_whose_it_is() {
+    fn fault_has_its_cause_and_reply_handle_shows_its_number() {
         let fault = Fault::new(FaultKind::Down, "down");
         assert!(fault.source().is_none() && fault.cause().is_none());
         let caused = fault.caused_by(std::io::Error::other("no route"));
@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stale_ballot_is_told_with_what_to_do_where_none_is_above_the_fence() {
+    fn stale_ballot_at_the_limit_is_reported_with_a_remedy() {
         for (fence, told) in [(LIMIT - 2, "the ballot was not above"), (LIMIT - 1, "delete"), (LIMIT, "delete")] {
             let text = Outcome::Stale { fence }.to_string();
             assert!(text.contains(told) && text.contains(&fence.to_string()), "{text}");

@@ -84,7 +84,7 @@ mod tests {
     use crate::rules::doubt::Doubt;
 
     #[test]
-    fn a_report_says_in_words_and_in_kind_what_a_node_said() {
+    fn report_of_a_reply_has_its_cause_and_text() {
         let node: Arc<str> = "redis://a:6379".into();
         let of = |reply: Option<Reply>| {
             let NodeReport { cause, said, .. } = NodeReport::of_reply(&node, reply.as_ref());
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn a_report_of_a_state_says_what_keeps_a_node_from_voting() {
+    fn report_of_a_state_has_its_cause() {
         let of = |state| NodeReport::of_status(&NodeStatus::new("redis://a:6379".into(), state)).cause;
         let quarantined = NodeState::Quarantined { left: Duration::from_secs(1), doubt: Doubt::Restarted };
         assert_eq!(of(NodeState::Up), NodeCause::Agreed);

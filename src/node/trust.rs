@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn renewal_by_another_record_counts_as_forgotten_and_grant_is_doubted() {
+    fn renewal_by_another_record_is_forgotten_and_grant_doubted() {
         for outcome in [Outcome::Extended, Outcome::Healed] {
             assert_eq!(of_another_record(Ok(outcome)).ok(), Some(Outcome::Forgot));
         }
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_doubted_may_have_been_carried_out() {
+    fn doubted_grant_may_have_been_carried_out() {
         let reply = trusted(Ok(Outcome::Granted { fence: 1 }), Trust { grants: false, extensions: true });
         assert!(reply.is_err_and(|fault| !fault.nothing_ran()));
     }

@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fence_with_no_ballot_above_it_is_no_vote_and_raises_nothing() {
+    fn fence_at_the_limit_is_no_vote_and_raises_nothing() {
         let stale = |fence| Ok(Outcome::Stale { fence });
         for last in [Ok(Outcome::Granted { fence: LAST }), held(LAST), stale(LAST)] {
             assert_eq!(told(&last), Some(LAST), "{last:?}");

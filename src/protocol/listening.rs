@@ -161,7 +161,7 @@ mod tests {
     use crate::rules::Drift;
 
     #[tokio::test]
-    async fn waiter_that_sleeps_asks_soon_once_a_late_reply_says_that_it_is_second() {
+    async fn waiter_asks_soon_after_a_late_reply_ranks_it_second() {
         let host = Arc::new(TokioTime::new(Handle::current()));
         let wakeups = Wakeups::new("client".to_owned(), host, Meters::new("default".into(), 1, 2).hints());
         let listening = Listening::begin(&wakeups, 7);

@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_locked_where_so_many_nodes_hold_it_as_no_gate_that_no_quorum_is_left() {
+    fn name_is_locked_if_non_gate_holds_leave_no_quorum() {
         let lock = || Inspection::held("other".to_owned(), 1, None, 1);
         let gate = || lock().with_kind(Kind::Gate);
         for (said, locked) in [([lock(), lock()], true), ([lock(), gate()], false), ([gate(), gate()], false)] {

@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn all_turns_are_taken_or_none() {
+    fn turns_of_a_set_are_taken_together_or_not_at_all() {
         let queue = Queue::new(8);
         let (mut one, mut both) = (join(&queue, &["b"]), join(&queue, &["a", "b"]));
         assert!(one.try_turns() && !both.try_turns());

@@ -395,7 +395,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn no_more_releases_are_tried_again_than_there_is_room_for_wherever_they_wait() {
+    async fn pending_releases_are_bounded_wherever_they_wait() {
         let (voters, mut pending) = voters(Room { brief: 2, kept: 0 });
         let weak: Vec<_> = (0..5).map(|_| Arc::downgrade(&release(&voters, MINUTE))).collect();
         let waiting = [pending.try_recv().unwrap(), pending.try_recv().unwrap()];
@@ -470,7 +470,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_nodes_keep_for_long_takes_no_room_of_other_releases() {
+    async fn releases_kept_for_long_take_no_room_of_brief_ones() {
         let (voters, mut pending) = voters(Room { brief: 1, kept: 2 });
         (0..5).for_each(|_| drop(release(&voters, MINUTE * 60)));
         let kept = [pending.try_recv().unwrap(), pending.try_recv().unwrap()];

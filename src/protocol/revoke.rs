@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn quorum_tells_who_lost_it_and_how_long_that_takes_at_most() {
+    fn revocation_by_a_quorum_names_the_holder_and_time_left() {
         assert_eq!(told(&[held("a", 7, 3)]).0, None);
         let (done, taken) = told(&[held("a", 7, 3), held("a", 7, 2)]);
         assert_eq!((done, taken.from, taken.left), (Some(true), vec!["a".to_owned()], Some(3 * SECOND)));
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn without_quorum_nothing_is_taken_away() {
+    fn revocation_without_a_quorum_takes_nothing_away() {
         let silent = || Err(Fault::new(FaultKind::Timeout, "no answer in time"));
         assert_eq!(told(&[held("a", 7, 3), silent()]).0, None);
         assert_eq!(told(&[held("a", 7, 3), silent(), silent()]).0, Some(false));

@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fence_up_to_a_day_ahead_lifts_all_ballots_and_one_further_ahead_only_those_of_its_acquisition() {
+    fn fence_over_a_day_ahead_lifts_only_its_own_acquisition() {
         let (ballots, wall, day) = (ballots(), micros(1_000), 86_400_000_000);
         ballots.seen(1_000 + day + 1, wall);
         assert_eq!(ballots.next(wall, 0), Some(1_000));
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fence_at_the_limit_leaves_its_acquisition_no_ballot_and_the_others_theirs() {
+    fn fence_at_the_limit_blocks_its_acquisition_and_no_other() {
         let ballots = ballots();
         ballots.seen(LIMIT - 1, Duration::ZERO);
         assert_eq!(ballots.next(Duration::ZERO, LIMIT - 1), None);

@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn hand_over_lasts_as_long_as_asked_for_and_no_longer_than_a_round() {
+    fn hand_over_lasts_at_most_the_ttl_and_the_longest_round() {
         let ms = Duration::from_millis;
         let lasts = |ttl, trip| lasts(ttl, Drift::default(), trip).ttl();
         assert_eq!(lasts(30 * SECOND, ms(10)), ms(3_040));
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn waiter_asks_again_four_times_a_hand_over_while_it_is_one_of_the_next_two() {
+    fn waiter_asks_four_times_per_hand_over_if_among_first_two() {
         let ms = Duration::from_millis;
         assert_eq!(again(ms(3_040), 30 * SECOND, true), ms(760));
         assert_eq!(again(ms(3_040), 30 * SECOND, false), 10 * SECOND);
@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn the_time_of_a_push_begins_with_the_registration_that_it_answers() {
+    fn push_is_timed_from_the_registration_that_it_answers() {
         let mut handed = Handovers::default();
         handed.refused(1, registered(10, stamp(1, 100)));
         assert!(handed.push(1, 7, LASTS, stamp(1, 102), true));
@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn a_push_of_another_connection_or_an_earlier_time_or_a_doubted_node_or_before_its_registration_is_no_vote() {
+    fn push_is_no_vote_if_doubted_or_not_after_its_registration() {
         for (when, counts) in
             [(stamp(2, 102), true), (stamp(0, 102), true), (stamp(1, 100), true), (stamp(1, 102), false)]
         {
@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn what_came_before_the_answer_to_its_owners_first_claim_counts_with_that() {
+    fn push_before_the_reply_to_the_first_claim_counts_with_it() {
         for (answer, first, counts, vote) in [
             (stamp(1, 100), true, true, true),
             (stamp(1, 100), false, true, false),
@@ -364,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_node_says_later_ends_what_it_pushed_before() {
+    fn later_reply_of_a_node_ends_its_earlier_push() {
         for later in [
             |handed: &mut Handovers| handed.refused(0, None),
             |handed: &mut Handovers| handed.refused(0, registered(11, stamp(1, 101))),
@@ -380,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_node_said_before_it_pushed_ends_nothing_though_it_is_looked_at_later() {
+    fn reply_from_before_a_push_does_not_end_it() {
         for (answer, kept) in [(stamp(1, 102), true), (stamp(1, 103), false), (stamp(2, 102), false)] {
             let mut handed = Handovers::default();
             handed.refused(0, registered(10, stamp(1, 100)));
@@ -392,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_pushed_and_does_not_count_is_open_until_its_node_answers() {
+    fn push_that_does_not_count_is_open_until_its_node_replies() {
         for answer in [|handed: &mut Handovers| handed.granted(0), |handed: &mut Handovers| handed.refused(0, None)] {
             let mut handed = Handovers::default();
             assert!(!handed.push(0, 7, LASTS, stamp(1, 103), false) && !handed.open().is_empty());
@@ -415,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stale_answer_and_the_refusal_of_a_claim_that_does_not_wait_leave_what_was_registered() {
+    fn registration_outlives_a_stale_reply_and_a_plain_refusal() {
         let mut handed = Handovers::default();
         handed.refused(0, registered(10, stamp(1, 100)));
         assert!(handed.push(0, 6, LASTS, stamp(1, 101), true));
@@ -429,7 +429,7 @@ mod tests {
     }
 
     #[test]
-    fn push_lasts_as_long_as_it_was_asked_for_and_no_longer_than_it_says() {
+    fn push_lasts_the_shorter_of_requested_and_reported_time() {
         for (told, length) in [(2, 1_968), (3, 2_968), (4, 2_968)] {
             let mut handed = Handovers::default();
             handed.refused(0, registered(10, stamp(1, 100)));
@@ -440,7 +440,7 @@ mod tests {
     }
 
     #[test]
-    fn no_push_counts_for_longer_than_a_round() {
+    fn push_counts_for_at_most_a_round() {
         let mut handed = Handovers::default();
         let lasts = Validity::new(60 * SECOND, Drift::default());
         handed.refused(0, registered(10, stamp(1, 100)).map(|known| Registered { lasts, ..known }));

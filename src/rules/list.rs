@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn each_part_of_a_list_changes_its_hash() {
+    fn hash_of_a_list_changes_with_each_of_its_parts() {
         let mine = list(&["a:1", "b:1"]);
         let others = [
             List::new("team", ["a:1", "b:1"], MINUTE),
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn record_belongs_to_its_process_and_to_a_promoted_one_that_forgot_its_promotion() {
+    fn record_belongs_to_its_process_or_one_that_forgot_promotion() {
         for (stored, present) in [("run", "run"), ("run/id", "run/id"), ("run/id", "run")] {
             assert!(is_same_process(stored, present), "{stored} {present}");
         }

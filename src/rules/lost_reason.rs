@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_reason_has_a_name_for_metrics_and_an_explanation_for_people() {
+    fn lost_reasons_have_metric_names_and_explanations() {
         let all = LostReason::ALL;
         assert_eq!(
             all.map(LostReason::as_str),

@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lock_whose_keys_are_gone_from_a_majority_is_lost_even_where_nobody_took_it() {
+    fn lock_missing_from_a_majority_is_lost_even_if_not_taken() {
         use RenewVote::{Extended, Healed, Lost};
         assert_eq!(verdict(5, &[Healed, Healed, Healed]), Some(Renewal::Lost));
         assert_eq!(verdict(5, &[Extended, Extended, Healed, Lost, Lost]), Some(Renewal::Lost));
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn leases_that_are_due_at_about_the_same_time_are_renewed_at_one_moment() {
+    fn renewals_due_close_together_share_one_moment() {
         let (t0, due) = third();
         let at = |ms| Spread { random: 0, phase: 77 }.next(t0, due + Duration::from_millis(ms));
         let moments: std::collections::BTreeSet<_> = (0..1_000).map(at).collect();
@@ -299,7 +299,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_renewal_is_never_later_than_it_is_due_and_costs_a_sixth_more_at_most(
+        fn renewal_is_never_late_and_early_by_a_bounded_share(
             random in any::<u64>(), phase in any::<u64>(), t0 in 0..1_u64 << 50, third in 1_000..1_u64 << 42
         ) {
             let (t0, third) = (Tick::new(Duration::from_nanos(t0)), Duration::from_nanos(third));

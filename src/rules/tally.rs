@@ -303,7 +303,7 @@ mod tests {
 
     /// Two of four nodes can show that a hold had ended. Only three can show that it was held.
     #[test]
-    fn of_four_nodes_two_tell_that_a_hold_had_ended_whatever_the_others_say() {
+    fn hold_is_gone_once_two_of_four_nodes_report_it_ended() {
         let mut tally = ReleaseTally::new(Size::of(4));
         for (held, verdict) in [(None, None), (None, None), (Some(false), None), (Some(false), Some(Freed::Gone))] {
             tally.count(held);
@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_waited_for_where_a_higher_ballot_has_a_quorum() {
+    fn ballot_is_lifted_early_if_a_higher_one_has_a_quorum() {
         assert!(tally(4, &[Vote::Granted, Vote::Granted, Vote::Stale]).may_lift());
         assert!(tally(5, &[Vote::Granted, Vote::Stale, Vote::Stale]).may_lift());
         assert!(!tally(4, &[Vote::Granted, Vote::Refused, Vote::Stale]).may_lift());
@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn every_answer_that_is_no_fault_tells_that_a_quorum_can_be_reached() {
+    fn cause_follows_from_the_number_of_replies_without_a_fault() {
         assert_eq!(tally(5, &[Vote::Granted, Vote::Refused, Vote::Stale]).cause(), Cause::Contended);
         assert_eq!(tally(5, &[Vote::Granted, Vote::Stale]).cause(), Cause::Undecided);
         assert_eq!(tally(5, &[Vote::Granted; 2]).cause(), Cause::Undecided);
@@ -377,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_is_not_refused_and_what_was_never_sent_holds_nothing() {
+    fn unknown_vote_may_hold_and_unsent_or_refused_does_not() {
         let votes = [Vote::Granted, Vote::Refused, Vote::Stale, Vote::Unknown, Vote::Unsent];
         let tally = tally(6, &votes);
         let nodes = |set: NodeSet| set.iter().collect::<Vec<_>>();

@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_lies_beyond_the_end_of_time_is_the_end_of_time() {
+    fn tick_beyond_the_largest_is_the_largest() {
         let late = Tick::new(Duration::from_secs(500 * 365 * 86_400));
         assert_eq!([Tick::new(Duration::MAX), late + Duration::MAX, late + late.since_origin()], [Tick::NEVER; 3]);
         assert_eq!(late.minus(Duration::MAX), Tick::default());
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_rounded() {
+    fn tick_keeps_nanoseconds() {
         let (at, while_) = (Tick::new(Duration::new(5, 1)), Duration::new(3, 999_999_999));
         assert_eq!((at + while_).since_origin(), Duration::new(9, 0));
         assert_eq!((at + while_).since(at), while_);

@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn the_deadline_is_counted_from_before_the_request_minus_one_percent_and_two_milliseconds() {
+    fn deadline_is_the_ttl_from_t0_minus_one_percent_and_2_ms() {
         let validity = Validity::new(ms(10_000), Drift::default());
         assert_eq!(validity.deadline(at(500)), at(500 + 10_000 - 102));
     }

@@ -29,7 +29,7 @@ mod tests {
     const MS: Duration = Duration::from_millis(1);
 
     #[test]
-    fn waiter_gathers_pushes_for_two_round_trips_and_longer_in_a_row() {
+    fn waiter_gathers_pushes_for_two_round_trips_then_for_longer() {
         assert_eq!(gathering(10 * MS, 0), 20 * MS);
         assert_eq!(gathering(10 * MS, 3), 160 * MS);
         assert_eq!(gathering(10 * MS, 99), 5_000 * MS);

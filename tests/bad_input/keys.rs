@@ -90,7 +90,7 @@ async fn a_queue_of_another_type_in_the_way_leaves_no_hold_behind() {
 
 /// The key that has a wrong type is the hash of the waiters.
 #[tokio::test]
-async fn a_key_in_the_place_of_the_registrations_keeps_nobody_from_the_lock() {
+async fn foreign_key_in_place_of_the_waiters_leaves_the_lock_usable() {
     let servers = servers(1).await;
     servers[0].command(&["SET", "quorumlock:{hands}:waiting", "precious"]);
     let quorum = unguarded(&servers).connect_all().await;
@@ -212,7 +212,7 @@ async fn a_key_in_the_place_of_a_note_keeps_nobody_from_the_lock() {
 }
 
 #[tokio::test]
-async fn a_fence_near_its_end_is_told_with_what_to_do() {
+async fn fence_near_its_end_grants_nothing_and_names_the_fix() {
     let servers = servers(1).await;
     servers[0].set_fence("used", (1 << 53) - 1);
     let quorum = unguarded(&servers).connect_all().await;

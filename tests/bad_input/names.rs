@@ -29,7 +29,7 @@ async fn empty_huge_and_nul_names_are_refused_by_every_call() {
 }
 
 #[tokio::test]
-async fn names_with_braces_emoji_and_the_longest_name_are_locks_of_their_own() {
+async fn names_with_braces_emoji_or_full_length_are_separate_locks() {
     let servers = servers(3).await;
     let quorum = unguarded(&servers).connect_all().await;
     let longest = "🔒".repeat(256);

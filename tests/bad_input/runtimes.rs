@@ -18,7 +18,7 @@ use crate::common::{ConnectAll, PATIENCE, eventually, inspected, released, serve
 use crate::{SECOND, builder};
 
 #[test]
-fn without_a_tokio_runtime_there_is_an_error_and_no_panic() {
+fn calls_without_a_tokio_runtime_return_a_config_error() {
     let said = |error: Error| {
         assert!(error.is_config() && error.to_string().contains("Tokio runtime"), "{error}");
     };
@@ -206,7 +206,7 @@ fn child_of(test: &str, servers: &[Server], transport: Transport, threads: &str)
 }
 
 #[test]
-fn a_guard_dropped_as_main_returns_is_released_or_a_warning_says_why_not() {
+fn guard_dropped_at_the_end_of_main_is_released_or_warned_of() {
     let runtime = Runtime::new().unwrap();
     let servers = runtime.block_on(servers(3));
     let other = runtime.block_on(unguarded(&servers).connect()).unwrap();

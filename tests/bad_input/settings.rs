@@ -10,7 +10,7 @@ use crate::common::{ConnectAll, PATIENCE, answer, answered, released, servers, u
 use crate::{SECOND, builder, refused};
 
 #[tokio::test]
-async fn a_ttl_that_makes_no_sense_is_refused_with_what_would_be_right() {
+async fn bad_ttl_is_refused_with_the_allowed_range() {
     let quorum = Quorum::in_memory(3).unwrap();
     for (ttl, hint) in [
         (Duration::ZERO, "ttl is 0 s; use at least 100 ms"),
@@ -31,7 +31,7 @@ async fn a_ttl_that_makes_no_sense_is_refused_with_what_would_be_right() {
 }
 
 #[tokio::test]
-async fn a_lock_that_lets_clocks_run_further_apart_than_its_quorum_does_is_refused() {
+async fn lock_drift_factor_above_its_quorums_is_refused() {
     let drifting = |factor| LockOptions::default().drift_factor(factor);
     for (own, shared, hint) in [
         (0.05, 0.02, Some("drift_factor is 0.05, above the quorum's drift_factor of 0.02")),
@@ -75,7 +75,7 @@ async fn an_endless_timeout_waits_until_the_lock_is_free() {
 }
 
 #[tokio::test]
-async fn addresses_that_make_no_sense_are_refused_before_anything_is_sent() {
+async fn bad_addresses_are_refused_with_a_hint() {
     for (urls, hint) in [
         (&[][..], "no node is configured"),
         (&["redis://eu", "redis://eu:6379"], "redis://eu:6379 is configured twice"),
@@ -92,7 +92,7 @@ async fn addresses_that_make_no_sense_are_refused_before_anything_is_sent() {
 }
 
 #[tokio::test]
-async fn no_memory_node_and_too_many_are_refused() {
+async fn memory_quorum_of_zero_or_over_64_nodes_is_refused() {
     for nodes in [0, 65, usize::MAX] {
         assert!(Quorum::in_memory(nodes).unwrap_err().is_config());
     }

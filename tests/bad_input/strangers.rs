@@ -90,7 +90,7 @@ async fn garbage_is_no_vote_and_no_panic() {
 }
 
 #[tokio::test]
-async fn what_does_not_speak_the_protocol_is_told_as_such() {
+async fn server_of_another_protocol_is_reported_as_such() {
     for answer in
         ["HTTP/1.1 400 Bad Request\r\n\r\n", "SSH-2.0-OpenSSH_9.2\r\n", "ERROR\r\n", "\u{15}\u{3}\u{1}\0\u{2}\r\n"]
     {
@@ -129,13 +129,13 @@ async fn a_port_that_hangs_up_or_says_nothing_is_told_as_such() {
 }
 
 #[tokio::test]
-async fn what_tells_no_run_id_is_no_server() {
+async fn server_without_a_run_id_is_refused() {
     let fake = Fake::start(|words| if words[0] == "INFO" { bulk("hello") } else { well(words) }).await;
     refused(builder(&[fake.url()]), "is this a Redis or Valkey server?").await;
 }
 
 #[tokio::test]
-async fn a_node_that_stays_down_is_warned_of_once_and_one_that_is_closed_not_at_all() {
+async fn down_node_is_warned_of_once_and_closed_node_never() {
     let logs = Logs::capture();
     let dials = Arc::new(AtomicU32::new(0));
     let counted = dials.clone();

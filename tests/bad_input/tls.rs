@@ -21,7 +21,7 @@ async fn encrypted() -> (Certificates, Server, u16) {
 }
 
 #[tokio::test]
-async fn a_node_is_reached_over_tls_and_only_with_a_certificate_that_is_trusted() {
+async fn tls_node_votes_only_with_a_trusted_certificate() {
     let (made, _server, port) = encrypted().await;
     let url = format!("rediss://localhost:{port}");
     let said = child(&url, &made.path("ca.pem"));
@@ -33,7 +33,7 @@ async fn a_node_is_reached_over_tls_and_only_with_a_certificate_that_is_trusted(
 }
 
 #[tokio::test]
-async fn a_system_certificate_that_cannot_be_read_does_not_keep_the_others_from_being_trusted() {
+async fn unreadable_system_certificate_does_not_hide_the_others() {
     let (made, _server, port) = encrypted().await;
     let (begin, end) = ("-----BEGIN CERTIFICATE-----", "-----END CERTIFICATE-----");
     let good = std::fs::read_to_string(made.path("ca.pem")).unwrap();

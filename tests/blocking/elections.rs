@@ -81,7 +81,7 @@ fn threads_lead_one_after_the_other(world: &World) {
     assert_eq!(terms.into_inner(), 10);
 }
 
-fn who_drops_its_office_leads_no_more(world: &World) {
+fn dropped_leader_resigns_and_proclaims_no_more(world: &World) {
     let (client, other) = (world.client(), world.client());
     let leader = client.election("a").campaign(PATIENCE).unwrap();
     assert!(other.election("a").campaign(20 * MS).unwrap_err().is_timeout());
@@ -99,7 +99,7 @@ fn eventually_says(leaders: &mut Leaders, value: &str) {
     while leaders.next_within(PATIENCE).unwrap().expect("it is seen").value != value {}
 }
 
-fn who_loses_its_office_is_told(world: &World) {
+fn run_of_a_revoked_leader_fails_as_lost(world: &World) {
     let client = world.client();
     let options = client.options().ttl(12 * SECOND).wait(20 * MS);
     let election = client.election_with("a", &options).unwrap();
@@ -114,7 +114,7 @@ fn who_loses_its_office_is_told(world: &World) {
     assert!(election.campaign_default().unwrap().is_held());
 }
 
-fn nobody_who_leads_is_nothing_new(world: &World) {
+fn observer_reports_only_new_leaders_and_new_values(world: &World) {
     let client = world.client();
     let election = client.election("a");
     let mut leaders = election.observe().unwrap();
@@ -130,9 +130,9 @@ fn nobody_who_leads_is_nothing_new(world: &World) {
 both!(
     an_iterator_sees_two_leaders_in_the_order_of_their_tokens,
     threads_lead_one_after_the_other,
-    who_drops_its_office_leads_no_more,
-    who_loses_its_office_is_told,
-    nobody_who_leads_is_nothing_new,
+    dropped_leader_resigns_and_proclaims_no_more,
+    run_of_a_revoked_leader_fails_as_lost,
+    observer_reports_only_new_leaders_and_new_values,
 );
 
 #[test]

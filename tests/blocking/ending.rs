@@ -100,7 +100,7 @@ fn alone() {
 }
 
 #[test]
-fn no_thread_stays_when_the_last_of_its_users_is_dropped() {
+fn runtime_thread_ends_when_its_last_user_is_dropped() {
     let told = child_of("alone", "");
     assert!(told.contains("no thread stayed"), "{told}");
 }
@@ -170,7 +170,7 @@ fn session(quorum: &Quorum) -> Session {
 
 /// The last handle is dropped, so the runtime that sends the release ends too.
 #[test]
-fn what_is_dropped_last_of_all_is_released() {
+fn last_guard_of_every_kind_is_released_on_drop() {
     let servers = servers(3);
     let other = Quorum::connect(lasting(&servers)).unwrap();
     let holders: [Holder; 6] = [

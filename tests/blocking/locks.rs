@@ -41,7 +41,7 @@ fn threads_hold_a_lock_on_real_servers_one_at_a_time() {
 }
 
 #[test]
-fn a_lock_is_renewed_without_anybody_who_waits() {
+fn lock_is_renewed_while_no_thread_waits() {
     let quorum = Quorum::in_memory(3).unwrap();
     // The ttl is long, so that the lock is not lost if the process stalls.
     let lock = quorum.lock_with("it", &quorum.options().ttl(24 * SECOND)).unwrap();
@@ -57,7 +57,7 @@ fn a_lock_is_renewed_without_anybody_who_waits() {
 }
 
 #[test]
-fn what_is_dropped_last_of_all_is_released_and_nothing_stays() {
+fn last_guard_dropped_is_released_and_its_connections_end() {
     let servers = servers(3);
     let other = Quorum::connect(lasting(&servers)).unwrap();
     for _ in 0..5 {
@@ -73,7 +73,7 @@ fn what_is_dropped_last_of_all_is_released_and_nothing_stays() {
 }
 
 #[test]
-fn what_is_released_in_great_number_is_sent_before_the_thread_ends() {
+fn many_dropped_locks_are_released_before_the_thread_ends() {
     let servers = servers(3);
     let other = Quorum::connect(lasting(&servers)).unwrap();
     let quorum = Quorum::connect(lasting(&servers)).unwrap();
@@ -114,7 +114,7 @@ fn a_body_that_ends_after_its_lock_was_lost_is_told_so() {
     assert!(lock.acquire(PATIENCE).unwrap().is_held());
 }
 
-fn who_was_revoked_keeps_the_next_out_until_its_guard_is_dropped(world: &World) {
+fn revoked_guard_keeps_the_next_holder_out_until_dropped(world: &World) {
     let (client, other) = (world.client(), world.client());
     let short = client.options().ttl(1_500 * MS).round_timeout(500 * MS);
     let guard = client.lock_with("it", &short).unwrap().acquire(PATIENCE).unwrap();
@@ -167,4 +167,4 @@ fn bad_input_and_a_shutdown_are_told_as_with_async() {
     assert!(!guard.is_held() && quorum.lock("it").acquire(SECOND).unwrap_err().is_closed());
 }
 
-both!(who_was_revoked_keeps_the_next_out_until_its_guard_is_dropped);
+both!(revoked_guard_keeps_the_next_holder_out_until_dropped);

@@ -11,7 +11,7 @@ use quorumlock::{Error, LostReason, Released};
 use crate::common::PATIENCE;
 use crate::world::{HOUR, MS, SECOND, World, eventually};
 
-fn one_of_many_threads_gets_a_permit(world: &World) {
+fn once_body_runs_in_one_of_many_threads(world: &World) {
     let (one, two) = (world.client().once("a", HOUR), world.client().once("a", HOUR));
     let done = AtomicU32::new(0);
     thread::scope(|scope| {
@@ -33,7 +33,7 @@ fn one_of_many_threads_gets_a_permit(world: &World) {
     assert_eq!(done.into_inner(), 1);
 }
 
-fn a_permit_that_is_done_or_dropped_is_used_and_one_that_is_undone_is_not(world: &World) {
+fn once_permit_is_used_if_done_or_dropped_and_not_if_undone(world: &World) {
     let (client, other) = (world.client(), world.client());
     let permit = client.once("done", HOUR).claim().unwrap().unwrap();
     assert_eq!(permit.done().unwrap(), Released::Released);
@@ -52,7 +52,7 @@ fn a_permit_that_is_done_or_dropped_is_used_and_one_that_is_undone_is_not(world:
     assert!(again.token() > token);
 }
 
-fn a_body_that_fails_gives_the_permit_back_and_one_that_panics_has_used_it(world: &World) {
+fn failed_once_body_undoes_the_permit_and_a_panic_uses_it(world: &World) {
     let (once, other) = (world.client().once("a", HOUR), world.client().once("a", HOUR));
     type Failed = Box<dyn std::error::Error>;
     let failed = once.try_run(|_| "x".parse::<u32>().map_err(Failed::from));
@@ -66,7 +66,7 @@ fn a_body_that_fails_gives_the_permit_back_and_one_that_panics_has_used_it(world
     assert_eq!(other.run(|_| ()).unwrap(), None);
 }
 
-fn who_loses_a_permit_is_told(world: &World) {
+fn revoked_once_permit_is_lost_and_stays_used(world: &World) {
     let client = world.client();
     let once = client.once_with("a", HOUR, &client.options().ttl(12 * SECOND)).unwrap();
     let lost = once.run(|lease| {
@@ -79,10 +79,10 @@ fn who_loses_a_permit_is_told(world: &World) {
 }
 
 both!(
-    one_of_many_threads_gets_a_permit,
-    a_permit_that_is_done_or_dropped_is_used_and_one_that_is_undone_is_not,
-    a_body_that_fails_gives_the_permit_back_and_one_that_panics_has_used_it,
-    who_loses_a_permit_is_told,
+    once_body_runs_in_one_of_many_threads,
+    once_permit_is_used_if_done_or_dropped_and_not_if_undone,
+    failed_once_body_undoes_the_permit_and_a_panic_uses_it,
+    revoked_once_permit_is_lost_and_stays_used,
 );
 
 #[test]

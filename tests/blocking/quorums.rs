@@ -9,7 +9,7 @@ use quorumlock::blocking::Quorum;
 use crate::common::PATIENCE;
 use crate::world::{SECOND, World, eventually, freed};
 
-fn all_names_that_are_held_are_found(world: &World) {
+fn held_names_search_finds_each_held_name_once(world: &World) {
     let (client, other) = (world.client(), world.client());
     let names: Vec<_> = (0..300).map(|number| format!("name/{number:03}")).collect();
     let guard = client.lock_all(&names).acquire(PATIENCE).unwrap();
@@ -28,7 +28,7 @@ fn all_names_that_are_held_are_found(world: &World) {
     drop(guard);
 }
 
-fn a_holder_is_described_to_who_looks_and_to_who_waits_in_vain(world: &World) {
+fn holder_note_appears_in_inspect_and_in_timeout_errors(world: &World) {
     let (client, other) = (world.client(), world.client());
     let _guard = client.lock("prod").describe("deploy #812").acquire(PATIENCE).unwrap();
     let says =
@@ -58,8 +58,8 @@ fn the_records_of_all_nodes_are_told(world: &World) {
 }
 
 both!(
-    all_names_that_are_held_are_found,
-    a_holder_is_described_to_who_looks_and_to_who_waits_in_vain,
+    held_names_search_finds_each_held_name_once,
+    holder_note_appears_in_inspect_and_in_timeout_errors,
     a_name_is_taken_from_its_holder,
     the_records_of_all_nodes_are_told,
 );
@@ -79,7 +79,7 @@ fn a_quorum_in_memory_has_the_settings_that_it_was_given() {
 }
 
 #[test]
-fn after_a_shutdown_nothing_is_told() {
+fn calls_after_a_shutdown_fail_as_closed() {
     let quorum = Quorum::in_memory(3).unwrap();
     let mut names = quorum.held_names();
     quorum.shutdown(PATIENCE).unwrap();

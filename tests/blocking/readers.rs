@@ -33,7 +33,7 @@ fn readers_share_it_and_a_writer_is_alone(world: &World) {
     assert_eq!(writer.release().unwrap(), Released::Released);
 }
 
-fn what_is_dropped_is_released(world: &World) {
+fn dropped_read_and_write_guards_are_released(world: &World) {
     let (client, other) = (world.client(), world.client());
     drop(client.rw_lock("read").read(PATIENCE).unwrap());
     drop(client.rw_lock("written").write(PATIENCE).unwrap());
@@ -43,7 +43,7 @@ fn what_is_dropped_is_released(world: &World) {
     }
 }
 
-fn two_threads_read_together_and_write_one_after_the_other(world: &World) {
+fn two_threads_read_together_and_write_in_turn(world: &World) {
     let (one, two) = (world.client().rw_lock("a"), world.client().rw_lock("a"));
     let (both, inside, sections) = (Barrier::new(2), AtomicU32::new(0), AtomicU32::new(0));
     thread::scope(|scope| {
@@ -114,8 +114,8 @@ fn waits_by_default_are_those_of_the_options(world: &World) {
 
 both!(
     readers_share_it_and_a_writer_is_alone,
-    what_is_dropped_is_released,
-    two_threads_read_together_and_write_one_after_the_other,
+    dropped_read_and_write_guards_are_released,
+    two_threads_read_together_and_write_in_turn,
     a_body_that_fails_releases_it_and_its_error_is_returned,
     a_thread_learns_that_it_was_lost_or_was_not,
     waits_by_default_are_those_of_the_options,

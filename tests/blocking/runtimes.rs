@@ -155,7 +155,7 @@ impl All {
     }
 }
 
-fn calls_within_a_runtime_are_errors_and_what_they_use_up_is_released(world: &World) {
+fn calls_in_a_runtime_fail_and_release_the_guards_they_consume(world: &World) {
     let other = world.client();
     let (one, many) = (Builder::new_current_thread().build().unwrap(), Runtime::new().unwrap());
     for turn in 0..3 {
@@ -189,10 +189,10 @@ fn calls_within_a_runtime_are_errors_and_what_they_use_up_is_released(world: &Wo
     }
 }
 
-both!(calls_within_a_runtime_are_errors_and_what_they_use_up_is_released);
+both!(calls_in_a_runtime_fail_and_release_the_guards_they_consume);
 
 #[test]
-fn an_observer_that_was_asked_within_a_runtime_for_so_long_goes_on_elsewhere() {
+fn observer_refused_in_a_runtime_works_outside_it() {
     let quorum = Quorum::in_memory(3).unwrap();
     let leader = quorum.election("a").campaign(PATIENCE).unwrap();
     let mut leaders = quorum.election("a").observe().unwrap();
@@ -201,7 +201,7 @@ fn an_observer_that_was_asked_within_a_runtime_for_so_long_goes_on_elsewhere() {
 }
 
 #[test]
-fn what_is_dropped_last_of_all_within_a_runtime_is_released() {
+fn last_guard_dropped_in_a_runtime_is_released() {
     let servers = servers(3);
     let other = Quorum::connect(lasting(&servers)).unwrap();
     let quorum = Quorum::connect(lasting(&servers)).unwrap();

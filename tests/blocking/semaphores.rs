@@ -38,7 +38,7 @@ fn threads_hold_no_more_permits_than_there_are(world: &World) {
     assert_eq!(sections.into_inner(), 20);
 }
 
-fn each_permit_has_a_number_of_its_own_and_a_drop_releases_it(world: &World) {
+fn permits_have_distinct_numbers_and_are_released_on_drop(world: &World) {
     let (one, two) = (world.client().semaphore("a", 3), world.client().semaphore("a", 3));
     let (pair, single) = (one.acquire(2, PATIENCE).unwrap(), two.acquire(1, PATIENCE).unwrap());
     let numbers: BTreeSet<_> = pair.permits().iter().chain(single.permits()).map(|permit| permit.number).collect();
@@ -93,7 +93,7 @@ fn waits_by_default_are_those_of_the_options(world: &World) {
 
 both!(
     threads_hold_no_more_permits_than_there_are,
-    each_permit_has_a_number_of_its_own_and_a_drop_releases_it,
+    permits_have_distinct_numbers_and_are_released_on_drop,
     a_body_that_fails_releases_them_and_its_error_is_returned,
     a_thread_learns_that_they_were_lost_or_were_not,
     waits_by_default_are_those_of_the_options,

@@ -20,7 +20,7 @@ fn held(session: &Session) -> Vec<String> {
     session.held().into_iter().map(|(name, _)| name.to_string()).collect()
 }
 
-fn a_session_holds_what_it_locks_until_it_unlocks_it(world: &World) {
+fn session_holds_each_name_until_it_is_unlocked(world: &World) {
     let (client, other) = (world.client(), world.client());
     let (mine, theirs) = (session(&client), session(&other));
     mine.lock(["b", "a"], PATIENCE).unwrap();
@@ -123,7 +123,7 @@ fn a_body_that_panics_ends_its_session_for_all_handles(world: &World) {
 }
 
 both!(
-    a_session_holds_what_it_locks_until_it_unlocks_it,
+    session_holds_each_name_until_it_is_unlocked,
     threads_join_a_session_and_its_last_handle_releases_all,
     a_thread_learns_that_a_session_was_lost_or_was_not,
     a_session_that_runs_a_body_ends_with_it,
@@ -170,7 +170,7 @@ fn input_that_makes_no_sense_is_refused() {
 }
 
 #[test]
-fn a_session_begins_when_a_quorum_votes_and_says_who_does_not() {
+fn session_grant_without_a_quorum_names_the_silent_node() {
     let nobody = quorumlock::Quorum::builder().node("redis://127.0.0.1:1");
     let quorum = Quorum::open(nobody).unwrap();
     let error = quorum.session().grant(50 * MS).unwrap_err();

@@ -12,7 +12,7 @@ use crate::common::{PATIENCE, unguarded};
 use crate::world::{SECOND, eventually, servers};
 
 #[test]
-fn a_foreign_holder_keeps_the_lock_beyond_its_ttl_until_it_is_dropped() {
+fn foreign_holder_keeps_the_lock_past_its_ttl_until_dropped() {
     // The ttl is long, so that the lock is not lost if the process stalls.
     let builder = quorumlock::Quorum::builder().max_ttl(24 * SECOND).ttl(24 * SECOND);
     let quorum = Quorum::in_memory_with(builder, 3).unwrap();
@@ -38,7 +38,7 @@ fn a_foreign_holder_keeps_the_lock_beyond_its_ttl_until_it_is_dropped() {
 }
 
 #[test]
-fn whoever_holds_the_lock_loses_it_at_once() {
+fn lose_takes_the_lock_from_its_holder_at_once() {
     let quorum = Quorum::in_memory(3).unwrap();
     assert!(!lose(&quorum, "it").unwrap(), "nobody holds it");
     let guard = quorum.lock("it").acquire(PATIENCE).unwrap();
@@ -66,7 +66,7 @@ fn a_foreign_holder_outlives_the_handle_it_was_made_with() {
 }
 
 #[test]
-fn what_is_not_in_memory_or_has_no_name_or_is_within_a_runtime_is_refused() {
+fn hold_and_lose_refuse_real_nodes_empty_names_and_runtimes() {
     let servers = servers(1);
     let real = Quorum::connect(unguarded(&servers)).unwrap();
     let memory = Quorum::in_memory(3).unwrap();

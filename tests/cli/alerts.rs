@@ -31,7 +31,7 @@ fn values(file: &str, key: &str) -> BTreeSet<String> {
 }
 
 #[test]
-fn the_rules_are_valid_and_each_alert_fires_when_it_should_and_is_silent_when_not() {
+fn alert_rules_are_valid_and_each_has_a_passing_test() {
     let (code, said, complained) = promtool(&["check", "rules", ALERTS]);
     assert_eq!(code, 0, "{said}{complained}");
     let (code, said, complained) = promtool(&["test", "rules", TESTS[0], TESTS[1]]);
@@ -43,7 +43,7 @@ fn the_rules_are_valid_and_each_alert_fires_when_it_should_and_is_silent_when_no
 
 /// GitHub's anchor of a heading is the heading in lower case.
 #[test]
-fn each_alert_links_to_its_entry_in_the_runbook_and_each_entry_is_of_an_alert() {
+fn alerts_and_runbook_entries_match_one_to_one() {
     let alerts = values(ALERTS, "- alert: ");
     let links = alerts.iter().map(|alert| format!("docs/runbook.md#{}", alert.to_lowercase()));
     assert_eq!(values(ALERTS, "runbook_url: "), links.collect());

@@ -98,7 +98,7 @@ async fn a_lost_lock_is_76_though_the_command_goes_on() {
 }
 
 #[tokio::test]
-async fn what_can_be_signalled_ends_beside_what_cannot() {
+async fn loss_ends_own_processes_and_names_those_of_another_user() {
     let Some(folder) = with_setuid() else { return };
     let servers = servers(3).await;
     let script = format!("sleep 100 & echo $! > $0/child; ({AS_ROOT}) & wait");

@@ -26,7 +26,7 @@ fn number(summary: &Value, field: &str) -> f64 {
 }
 
 #[test]
-fn it_tells_how_the_lock_passes_from_one_to_the_next() {
+fn contention_bench_reports_acquire_hold_and_handover_times() {
     let options = ["--workers", "4", "--processes", "2", "--masters", "3", "--hold", "2ms", "--latency", "4ms"];
     // On a busy machine, a second may be too short for each worker to get the lock. Averages over a
     // few sections would say little.
@@ -47,7 +47,7 @@ fn it_tells_how_the_lock_passes_from_one_to_the_next() {
 }
 
 #[test]
-fn barging_asks_more_often_and_no_more_than_one_of_both_can_be_had() {
+fn unfair_contention_has_no_overlaps_and_excludes_strict() {
     let summary = contention(1, &["--workers", "2", "--masters", "3", "--unfair"]);
     assert_eq!(number(&summary, "overlaps"), 0.0);
     assert_eq!(done(bare().args(["bench", "contention", "--unfair", "--strict"])).0, 64);
@@ -55,7 +55,7 @@ fn barging_asks_more_often_and_no_more_than_one_of_both_can_be_had() {
 }
 
 #[tokio::test]
-async fn the_users_own_nodes_are_measured_by_names_that_nobody_else_has() {
+async fn uncontended_bench_on_given_nodes_uses_names_of_its_own() {
     let servers = crate::common::servers(3).await;
     let said = |arguments: &[&str]| done(super::over(&servers).arg("bench").args(arguments));
     let (code, out, err) = said(&["uncontended", "--pairs", "5", "--json"]);
@@ -85,7 +85,7 @@ fn throughput_is_told_for_each_number_of_tasks() {
 }
 
 #[test]
-fn what_a_lock_takes_is_told_by_the_round_trip_that_decides() {
+fn distance_bench_relates_latency_to_the_quorum_round_trip() {
     let found = bench(&["distance", "--masters", "3", "--latency", "2ms,300ms,60ms", "--pairs", "4"]);
     let mut trips: Vec<_> = found["round_trips_ms"].as_array().unwrap().iter().filter_map(Value::as_f64).collect();
     trips.sort_by(f64::total_cmp);

@@ -104,7 +104,7 @@ async fn blocked_standard_error_delays_no_renewal_and_no_kill() {
 }
 
 #[tokio::test]
-async fn what_a_blocked_pipe_could_not_take_is_counted() {
+async fn messages_dropped_at_a_blocked_pipe_are_counted() {
     let (servers, folder) = (servers(1).await, tempfile::tempdir().unwrap());
     let (mut unread, full) = full_pipe();
     // The names are so long that `run` cannot buffer two messages with all names.

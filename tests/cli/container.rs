@@ -41,7 +41,7 @@ fn tell(container: &mut Background, signal: Signal) {
 
 /// The first process of a container becomes the parent of all orphans in the container.
 #[tokio::test]
-async fn as_the_first_process_it_reaps_orphans() {
+async fn run_as_the_first_process_reaps_orphans() {
     let Some(mut first) = container(&["--mount-proc"]) else { return };
     let (servers, folder) = (servers(3).await, tempfile::tempdir().unwrap());
     let script = r"

@@ -14,7 +14,7 @@ fn number(summary: &Value, field: &str) -> u64 {
 }
 
 #[test]
-fn on_servers_of_its_own_it_kills_one_and_nobody_meets_anybody() {
+fn demo_on_its_own_servers_kills_one_without_overlaps() {
     // The demo is long: in the last quarter of its time, it restarts the node, and a stall must not
     // skip this quarter.
     let (code, out, err) = done(bare().args(["demo", "--json", "--seconds", "24", "--workers", "4"]));

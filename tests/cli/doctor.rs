@@ -110,7 +110,7 @@ async fn fault_3_one_server_behind_two_addresses_is_unsafe() {
 }
 
 #[tokio::test]
-async fn fault_4_a_node_that_is_down_is_a_warning_and_without_a_quorum_unsafe() {
+async fn fault_4_down_node_is_a_warning_and_a_lost_quorum_is_unsafe() {
     let mut clinic = Clinic::open(3).await;
     clinic.0[2].server.kill();
     let object = finds(&mut clinic.doctor(), 1, &["bare-quorum", "unreachable"]);
@@ -131,7 +131,7 @@ async fn fault_5_a_wrong_password_is_told_and_not_repeated() {
 
 /// One of the reasons here is a password with a space, which fred cannot send.
 #[tokio::test]
-async fn each_reason_why_a_node_is_not_reached_has_an_advice_of_its_own() {
+async fn each_connection_failure_has_its_own_advice() {
     let clinic = Clinic::open(1).await;
     let port = clinic.server(0).port();
     let command = |words: &[&str]| assert_eq!(clinic.server(0).command(words), "OK");
@@ -152,7 +152,7 @@ async fn each_reason_why_a_node_is_not_reached_has_an_advice_of_its_own() {
 
 /// The password is refused before the command connects to a node.
 #[test]
-fn a_password_that_the_transport_cannot_send_is_refused_and_not_shown() {
+fn password_unfit_for_the_transport_is_refused_and_not_shown() {
     for arguments in [&["doctor"][..], &["status"], &["run", "job", "--", "true"]] {
         let mut command = bare();
         command.env("QUORUMLOCK_NODES", "redis://odd:a%20word@127.0.0.1:1").env("QUORUMLOCK_TRANSPORT", "fred");
@@ -165,7 +165,7 @@ fn a_password_that_the_transport_cannot_send_is_refused_and_not_shown() {
 }
 
 #[tokio::test]
-async fn what_follows_from_nodes_that_refuse_the_login_is_no_finding() {
+async fn nodes_that_refuse_the_login_cause_no_further_findings() {
     let clinic = Clinic::open(3).await;
     let urls: Vec<_> = clinic.urls().iter().map(|url| url.replace(":pw@", ":secretive@")).collect();
     let object = finds(&mut patient(&urls), 2, &["no-quorum", "password"]);
@@ -220,7 +220,7 @@ async fn fault_10_a_clock_that_is_stepped_is_told() {
 }
 
 #[tokio::test]
-async fn fault_11_an_even_number_of_nodes_is_a_hint_and_two_are_a_warning() {
+async fn fault_11_even_number_is_a_hint_and_two_nodes_a_warning() {
     let clinic = Clinic::open(4).await;
     let object = finds(&mut clinic.doctor(), 0, &[]);
     assert_eq!(finding(&object, "even-number")["level"], "hint");
@@ -243,7 +243,7 @@ async fn fault_12_all_nodes_on_one_host_or_a_majority_is_a_warning() {
 }
 
 #[tokio::test]
-async fn fault_13_another_list_of_this_name_and_of_another_are_told_apart() {
+async fn fault_13_other_list_of_this_name_stops_the_quorum() {
     let clinic = Clinic::open(3).await;
     clinic.server(2).put_in_force("jobs 60000 4 other:1", 600_000);
     let object = finds(&mut clinic.doctor(), 1, &["bare-quorum", "other-list"]);
@@ -257,7 +257,7 @@ async fn fault_13_another_list_of_this_name_and_of_another_are_told_apart() {
 }
 
 #[tokio::test]
-async fn fault_15_servers_that_no_client_has_used_are_told_to_be_unused() {
+async fn fault_15_unused_servers_are_a_hint_to_run_init() {
     let servers = crate::common::new_servers(3).await;
     let (_, object) = report(over(&servers).args(["doctor", "--domains", "a,b,c"]).args(EACH_NODE));
     let unused = finding(&object, "unused");
@@ -292,7 +292,7 @@ async fn fault_14_a_server_that_refuses_writes_is_told() {
 type Says = fn(&[String]) -> Vec<u8>;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_has_nothing_to_do_with_the_password_is_not_blamed_on_it() {
+async fn connection_faults_are_not_blamed_on_the_password() {
     let says: [(Says, &str); 6] = [
         (|_| b"-DENIED Redis is running in protected mode because ..\r\n".to_vec(), "protected-mode no"),
         (|_| b"-ERR max number of clients reached\r\n".to_vec(), "Raise maxclients"),
@@ -357,7 +357,7 @@ async fn new_servers_are_quarantined_which_is_a_warning_that_ends() {
 
 /// The server has run for a long time, so only INFO shows that it is not a new server.
 #[tokio::test]
-async fn a_server_that_was_flushed_is_told_to_have_forgot_and_not_to_be_new() {
+async fn flushed_server_is_reported_as_forgetful_and_not_as_new() {
     let clinic = Clinic::open(3).await;
     // The quarantine is longer than the test.
     let long = |mut command: Command| {
@@ -408,7 +408,7 @@ async fn a_password_that_the_server_does_not_ask_for_is_a_hint() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn node_that_does_not_say_who_holds_a_lock_is_told_unless_it_is_unused() {
+async fn failed_inspection_is_reported_except_on_unused_nodes() {
     let fake = Fake::scripted("-ODD nothing\r\n").await;
     let (code, object) = report(doctor(&[fake.url()]).args(["--connect-timeout", IN_VAIN, "--node-timeout", IN_VAIN]));
     let said = finding(&object, "inspection")["what"].as_str().unwrap();
@@ -419,7 +419,7 @@ async fn node_that_does_not_say_who_holds_a_lock_is_told_unless_it_is_unused() {
 }
 
 #[tokio::test]
-async fn a_node_that_hangs_keeps_the_doctor_from_nothing_but_that_node() {
+async fn hanging_node_does_not_stop_the_checks_of_the_others() {
     let clinic = Clinic::open(3).await;
     clinic.server(1).stop();
     // These times are long enough for the other nodes to answer, and for the client to give up the

@@ -26,7 +26,7 @@ fn said(servers: &[Server]) -> Value {
 }
 
 #[tokio::test]
-async fn a_value_is_proclaimed_while_the_command_runs_and_the_next_candidate_follows() {
+async fn leader_value_is_shown_until_its_command_ends() {
     let (servers, folder) = (servers(3).await, tempfile::tempdir().unwrap());
     let script = "echo $QUORUMLOCK_NAME $QUORUMLOCK_FENCING_TOKEN; until [ -e $0/go ]; do sleep 0.01; done";
     let first = Background::start(&mut elect(&servers, &["--value", "10.0.0.7:8080"], script, folder.path()));
@@ -52,7 +52,7 @@ async fn a_value_is_proclaimed_while_the_command_runs_and_the_next_candidate_fol
 }
 
 #[tokio::test]
-async fn endpoint_says_who_leads_and_whether_it_is_this_process() {
+async fn endpoint_names_the_leader_and_whether_this_process_leads() {
     let (servers, folder) = (servers(3).await, tempfile::tempdir().unwrap());
     let ports = [Port::take(), Port::take()].map(|port| (port.number(), port));
     let addresses = ports.each_ref().map(|(port, _)| port.to_string());
@@ -107,7 +107,7 @@ async fn endpoint_without_a_quorum_says_that_nobody_can_tell() {
 }
 
 #[tokio::test]
-async fn what_makes_no_sense_is_refused() {
+async fn elect_refuses_describe_a_second_name_and_a_long_value() {
     let (servers, folder) = (servers(1).await, tempfile::tempdir().unwrap());
     let long = "x".repeat(65_537);
     for (options, told) in [

@@ -85,7 +85,7 @@ fn tls_options_that_make_no_sense_are_refused() {
 }
 
 #[tokio::test]
-async fn a_password_file_of_the_library_is_what_the_command_reads() {
+async fn library_password_file_drops_the_line_end_and_refuses_folders() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("password");
     std::fs::write(&path, "pass word\r\n").unwrap();

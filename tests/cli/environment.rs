@@ -74,7 +74,7 @@ async fn the_command_lines_file_goes_before_and_an_empty_name_is_none() {
 }
 
 #[tokio::test]
-async fn what_a_variable_says_itself_goes_before_the_file_that_another_names() {
+async fn variable_overrides_the_file_that_another_variable_names() {
     let (ours, others) = (servers(1).await, servers(1).await);
     let (_folder, other) = written(&others, "key_prefix = \"app:\"");
     let mut command = over(&ours);
@@ -87,7 +87,7 @@ async fn what_a_variable_says_itself_goes_before_the_file_that_another_names() {
 }
 
 #[tokio::test]
-async fn the_command_lines_file_goes_before_what_a_variable_says_itself() {
+async fn file_of_the_command_line_overrides_variables() {
     let (ours, others) = (servers(1).await, servers(1).await);
     let (_folder, file) = written(&ours, "key_prefix = \"app:\"");
     let mut command = over(&others);
@@ -110,7 +110,7 @@ async fn a_sandbox_is_a_sandbox_whatever_file_is_named() {
 }
 
 #[tokio::test]
-async fn workers_have_what_who_starts_them_has() {
+async fn demo_workers_use_the_settings_of_the_demo() {
     let (given, others) = (servers(1).await, servers(1).await);
     let (_folder, file) = written(&others, "key_prefix = \"app:\"");
     let demo = ["demo", "--seconds", "1", "--json", "--nodes", &given[0].url()];
@@ -126,7 +126,7 @@ async fn workers_have_what_who_starts_them_has() {
 }
 
 #[tokio::test]
-async fn it_tells_the_ttl_where_the_command_line_does_not_and_the_file_is_overruled() {
+async fn ttl_variable_overrides_the_file_and_yields_to_the_option() {
     let servers = servers(1).await;
     let (folder, file) = written(&servers, "ttl = \"50s\"");
     let left = |variable: Option<&str>, options: &[&str]| {
@@ -146,7 +146,7 @@ async fn it_tells_the_ttl_where_the_command_line_does_not_and_the_file_is_overru
 }
 
 #[tokio::test]
-async fn it_tells_the_timeout_where_the_command_line_does_not_and_the_file_is_overruled() {
+async fn timeout_variable_overrides_the_file_and_yields_to_options() {
     let servers = servers(1).await;
     servers[0].take("job", "somebody");
     let (_folder, file) = written(&servers, "timeout = \"1h\"");
@@ -168,7 +168,7 @@ async fn it_tells_the_timeout_where_the_command_line_does_not_and_the_file_is_ov
 }
 
 #[test]
-fn what_is_wrong_with_it_is_told_by_the_variables_name() {
+fn bad_values_are_refused_with_the_variables_name() {
     let refused = |name: &str, value: &str, options: &[&str], hint: &str| {
         let mut command = bare();
         command.args(["run", "job", "--nodes", "redis://127.0.0.1:1"]).args(options).args(["--", "true"]);

@@ -73,7 +73,7 @@ async fn servers_that_all_have_a_record_are_left_as_they_are() {
 }
 
 #[tokio::test]
-async fn one_server_that_is_not_new_keeps_all_from_voting_at_once() {
+async fn init_refuses_all_servers_if_one_is_not_new() {
     let mut servers = new_servers(3).await;
     servers[1].make_old();
     let init = |servers: &[Server]| done(&mut guarded(servers, &["init", "--yes", "--connect-timeout", IN_VAIN]));
@@ -128,7 +128,7 @@ async fn flushed_servers_with_max_ttl_of_zero_are_initialized() {
 }
 
 #[tokio::test]
-async fn it_asks_first_and_does_nothing_without_an_answer() {
+async fn init_asks_first_and_writes_nothing_without_a_yes() {
     let servers = new_servers(3).await;
     let (code, out, err) = done(guarded(&servers, &["init"]).args(EACH_NODE));
     assert!(code == 1 && out.is_empty() && err.contains("say --yes") && err.contains("nothing was done"), "{err}");

@@ -146,7 +146,7 @@ async fn run_stops_with_a_command_that_stops_itself() {
 }
 
 #[tokio::test]
-async fn what_is_started_during_a_suspension_stops_too() {
+async fn processes_started_during_a_suspension_stop_too() {
     let (servers, folder) = (servers(3).await, tempfile::tempdir().unwrap());
     let starts = "echo $$ > $0/pid; for one in $(seq 200); do sleep 100 & done; wait";
     let script = format!("setsid sh -c '{starts}' $0 & echo $PPID > $0/run; wait");

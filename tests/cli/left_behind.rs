@@ -70,7 +70,7 @@ const CLEARS_UP: &str = r#"
     true"#;
 
 #[tokio::test]
-async fn nobody_enters_while_what_a_signal_ended_clears_up() {
+async fn waiter_enters_after_signalled_processes_have_cleared_up() {
     let servers = servers(3).await;
     let held: [(&str, &[&str], &[&str]); 4] = [
         ("plain", &["--ttl", "120s"], &[]),
@@ -97,7 +97,7 @@ async fn nobody_enters_while_what_a_signal_ended_clears_up() {
 }
 
 #[tokio::test]
-async fn what_does_not_clear_up_in_its_grace_is_killed() {
+async fn signalled_processes_are_killed_after_their_grace() {
     let (servers, folder) = (servers(3).await, tempfile::tempdir().unwrap());
     let options = ["--ttl", "60s", "--kill-grace", "500ms"];
     let mut told = Background::start(&mut run(&servers, "job", &options, FAMILY, folder.path()));
@@ -127,7 +127,7 @@ async fn processes_that_outlive_sigterm_are_told_of() {
 }
 
 #[tokio::test]
-async fn what_a_lost_command_started_has_its_grace() {
+async fn child_of_a_command_that_lost_its_lock_has_its_grace() {
     let (servers, folder) = (servers(3).await, tempfile::tempdir().unwrap());
     let options = ["--ttl", "45s", "--kill-grace", "20s"];
     let robbed = Background::start(&mut run(&servers, "job", &options, CLEARS_UP, folder.path()));
@@ -139,7 +139,7 @@ async fn what_a_lost_command_started_has_its_grace() {
 }
 
 #[tokio::test]
-async fn what_goes_on_after_the_commands_end_is_left_alone() {
+async fn processes_that_outlive_a_finished_command_go_on() {
     let (servers, folder) = (servers(3).await, tempfile::tempdir().unwrap());
     let script =
         "setsid sleep 100 > /dev/null 2>&1 & echo $! > $0/session; sleep 100 > /dev/null 2>&1 & echo $! > $0/child";
@@ -156,7 +156,7 @@ async fn what_goes_on_after_the_commands_end_is_left_alone() {
 /// On SIGHUP, a command may read its configuration again and go on. So `run` must not kill
 /// processes that go on long after the signal.
 #[tokio::test]
-async fn what_goes_on_long_after_a_sighup_is_left_alone() {
+async fn daemon_that_outlives_its_command_after_a_sighup_goes_on() {
     let (servers, folder) = (servers(3).await, tempfile::tempdir().unwrap());
     let daemon = "setsid sh -c 'trap \"\" HUP; echo $$ > $0/session; exec sleep 100' $0 > /dev/null 2>&1 &";
     let script =

@@ -23,7 +23,7 @@ fn name(server: &Server) -> String {
 }
 
 #[tokio::test]
-async fn another_list_is_told_with_both_sides_in_one_line_and_what_to_do() {
+async fn other_list_is_reported_in_one_line_with_both_sides() {
     let (servers, folder) = (servers(5).await, tempfile::tempdir().unwrap());
     let _client = client(&servers[..3], &[], folder.path());
     let tried = |servers: &[Server]| done(over(servers).args(["run", "job", "--timeout", IN_VAIN, "--", "true"]));
@@ -78,7 +78,7 @@ async fn a_list_of_another_name_gets_no_votes_and_takes_nothing_away() {
 }
 
 #[tokio::test]
-async fn a_holder_that_meets_another_list_of_its_name_loses_its_lock_with_that_reason() {
+async fn holder_that_meets_another_list_of_its_name_loses_its_lock() {
     let (servers, folder) = (servers(3).await, tempfile::tempdir().unwrap());
     let holder = client(&servers, &["--ttl", "30s"], folder.path());
     servers[2].put_in_force("default 60000 4 wrong:1 wrong:2 wrong:3", 600_000);
@@ -97,7 +97,7 @@ fn with_first(first: &Server, others: &[Server], words: &[&str]) -> Command {
 }
 
 #[tokio::test]
-async fn two_servers_behind_one_name_are_found_out_and_lose_their_vote() {
+async fn two_servers_behind_one_name_are_found_and_lose_their_vote() {
     let servers = servers(4).await;
     let [first, again, others @ ..] = &servers[..] else { panic!("four servers") };
     let stays = |first: &Server, job: &str| {

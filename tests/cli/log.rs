@@ -86,7 +86,7 @@ async fn notes_and_errors_are_objects_too() {
 }
 
 #[tokio::test]
-async fn so_is_what_is_said_of_a_program_that_cannot_be_run() {
+async fn failure_to_run_a_program_is_logged_as_json() {
     let servers = servers(1).await;
     let run = ["run", "job", "--log-format", "json", "--timeout", "1h", "--", "no-such-program"];
     let (code, said) = logged(over(&servers).args(run));
@@ -94,7 +94,7 @@ async fn so_is_what_is_said_of_a_program_that_cannot_be_run() {
 }
 
 #[tokio::test]
-async fn a_loss_is_told_in_one_object_and_the_commands_own_words_are_left_alone() {
+async fn loss_is_logged_as_json_and_the_commands_output_stays_as_is() {
     let (servers, folder) = (servers(3).await, tempfile::tempdir().unwrap());
     let script = "echo its own words >&2; echo > $0/inside; exec sleep 1000";
     let options = ["--ttl", "15s", "--timeout", "1h", "--log-format", "json"];

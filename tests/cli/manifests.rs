@@ -28,7 +28,7 @@ fn service() -> Vec<String> {
 }
 
 #[tokio::test]
-async fn of_two_hosts_that_start_it_one_does_the_job_and_both_succeed() {
+async fn job_on_two_hosts_runs_once_and_both_succeed() {
     for words in [cron_job(), service()] {
         let servers = servers(3).await;
         let [command, arguments @ .., _job] = &words[..] else { panic!("{words:?}") };

@@ -78,7 +78,7 @@ async fn nodes_that_no_client_has_used_have_no_record_and_no_list() {
 }
 
 #[tokio::test]
-async fn the_list_that_is_in_force_is_shown_with_its_time_and_its_servers() {
+async fn list_in_force_is_shown_with_its_time_and_servers() {
     let (servers, folder) = (servers(3).await, tempfile::tempdir().unwrap());
     let _client = client(&servers, folder.path());
     let (code, seen) = shown(&servers);
@@ -110,7 +110,7 @@ async fn a_list_that_is_not_the_clients_is_told_to_be_another() {
 }
 
 #[tokio::test]
-async fn without_a_quorum_that_answers_it_is_69() {
+async fn members_without_a_quorum_exits_with_69() {
     let mut servers = servers(3).await;
     servers[0].kill();
     servers[1].kill();
@@ -132,7 +132,7 @@ async fn node_that_has_not_answered_is_told_as_in_status() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_a_list_is_64() {
+async fn members_of_a_bad_list_exits_with_64() {
     let servers = servers(2).await;
     let again = servers[0].url().replace("127.0.0.1", "localhost");
     let nodes = format!("{},{},{again}", servers[0].url(), servers[1].url());

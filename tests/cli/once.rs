@@ -19,7 +19,7 @@ fn run(servers: &[Server], options: &[&str], script: &str) -> Command {
 const HOURLY: [&str; 3] = ["report", "--once-per", "55m"];
 
 #[tokio::test]
-async fn the_first_runs_and_the_others_say_so_and_exit_as_they_are_told() {
+async fn first_run_of_a_period_works_and_later_runs_are_skipped() {
     let servers = servers(3).await;
     let (code, out, err) = tried(&mut run(&servers, &HOURLY, "echo $QUORUMLOCK_NAME"));
     assert_eq!((code, out.as_str()), (0, "report\n"), "{err}");
@@ -42,7 +42,7 @@ async fn the_first_runs_and_the_others_say_so_and_exit_as_they_are_told() {
 }
 
 #[tokio::test]
-async fn what_failed_may_be_tried_again_by_another() {
+async fn failed_run_may_be_repeated_within_the_period() {
     let servers = servers(3).await;
     for (script, expected) in [("exit 3", 3), ("kill -9 $$", 137)] {
         let (code, _, err) = tried(&mut run(&servers, &HOURLY, script));
@@ -56,7 +56,7 @@ async fn what_failed_may_be_tried_again_by_another() {
 }
 
 #[tokio::test]
-async fn what_is_held_as_a_lock_is_not_said_to_be_done() {
+async fn name_held_as_a_lock_is_not_reported_as_done() {
     let (servers, folder) = (servers(3).await, tempfile::tempdir().unwrap());
     let began = folder.path().join("began");
     let _holder =
@@ -67,7 +67,7 @@ async fn what_is_held_as_a_lock_is_not_said_to_be_done() {
 }
 
 #[tokio::test]
-async fn whoever_takes_it_away_is_told_that_now_is_what_frees_it() {
+async fn forced_release_frees_a_done_period_only_with_now() {
     let servers = servers(3).await;
     assert_eq!(tried(&mut run(&servers, &HOURLY, "true")).0, 0);
     let (_, out, _) = looked(over(&servers).args(["status", "report"]));
@@ -80,7 +80,7 @@ async fn whoever_takes_it_away_is_told_that_now_is_what_frees_it() {
 }
 
 #[tokio::test]
-async fn the_lock_is_kept_after_the_command_ended_until_a_signal_comes() {
+async fn lock_with_at_least_outlives_its_command_until_a_signal() {
     let (servers, folder) = (servers(3).await, tempfile::tempdir().unwrap());
     let file = folder.path().join("pid");
     let script = format!("echo $$ > {}; exit 3", file.display());
@@ -111,7 +111,7 @@ async fn a_signal_that_ended_the_command_ends_at_least_too() {
 }
 
 #[tokio::test]
-async fn what_makes_no_sense_is_refused() {
+async fn once_per_refuses_sets_short_periods_and_other_kinds() {
     let servers = servers(1).await;
     for (options, told) in [
         (&["a", "b", "--once-per", "1h"][..], "--once-per takes one name"),

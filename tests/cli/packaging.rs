@@ -15,7 +15,7 @@ fn parsed_by(shell: &str, script: &str) -> Option<bool> {
 }
 
 #[test]
-fn each_shell_gets_a_script_that_knows_the_subcommands() {
+fn completions_for_each_shell_contain_the_subcommands() {
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         let (code, out, err) = done(bare().args(["completions", shell]));
         assert_eq!((code, err.as_str()), (0, ""), "{shell}");
@@ -44,7 +44,7 @@ fn a_shell_that_is_unknown_is_refused() {
 }
 
 #[test]
-fn the_manual_has_a_page_for_the_command_and_one_for_each_subcommand() {
+fn manual_has_one_page_for_each_subcommand() {
     let (code, page, err) = done(bare().arg("manpage"));
     assert_eq!((code, err.as_str()), (0, ""));
     assert!(page.contains(".TH quorumlock 1") && page.contains("QUORUMLOCK_NODES"), "{page}");

@@ -33,7 +33,7 @@ fn told(servers: &[Server], arguments: &[&str]) -> Command {
 }
 
 #[tokio::test]
-async fn its_first_line_is_every_nodes_password_and_is_not_told() {
+async fn first_line_of_the_file_is_the_password_and_never_shown() {
     let servers = guarded().await;
     let (_folder, file) = said(format!("{PASSWORD}\r\nwr0ng\n"));
     // Begin with `init`, which needs nodes without a record.
@@ -76,7 +76,7 @@ async fn the_environment_or_the_configuration_names_it_too() {
 
 /// Waiting does not help if all nodes refuse the login.
 #[tokio::test]
-async fn where_all_nodes_refuse_the_login_it_ends_at_once_and_says_what_to_give() {
+async fn run_ends_at_once_with_advice_if_all_nodes_refuse_the_login() {
     let mut servers = guarded().await;
     let run = |nodes: &str, options: &[&str]| {
         let mut command = bare();
@@ -195,7 +195,7 @@ async fn a_socket_may_have_it_and_a_pipe_may_tell_it() {
 }
 
 #[tokio::test]
-async fn who_looks_at_processes_or_is_run_does_not_see_it() {
+async fn password_is_hidden_from_process_listings_and_the_command() {
     let (servers, (_folder, file)) = (guarded().await, said(PASSWORD));
     let mut command = told(&servers, &["run", "job", "--password-file", file.to_str().unwrap()]);
     let look = "cat /proc/$PPID/cmdline /proc/$PPID/environ /proc/$$/environ | tr '\\0' '\\n'; ls -l /proc/$$/fd";
@@ -245,7 +245,7 @@ fn refused(file: &Path, hint: &str) {
 }
 
 #[test]
-fn what_is_no_password_file_is_refused_with_what_would_be_right() {
+fn bad_password_file_is_refused_with_a_reason() {
     refused(Path::new("/nowhere/password"), "/nowhere/password: No such file or directory");
     let folder = tempfile::tempdir().unwrap();
     refused(folder.path(), &format!("{}: Is a directory", folder.path().display()));
@@ -308,7 +308,7 @@ fn a_password_in_the_place_of_a_file_is_not_told() {
 }
 
 #[tokio::test]
-async fn what_the_command_line_names_is_read_only_for_nodes() {
+async fn password_file_is_not_read_without_nodes() {
     let servers = servers(1).await;
     let (code, _, err) = done(told(&servers, &["status"]).args(["--password-file", "/nowhere"]));
     assert!(code == 64 && err.contains("--password-file: /nowhere"), "{err}");

@@ -13,7 +13,7 @@ fn run(servers: &[Server], options: &[&str], script: &str, folder: &std::path::P
 }
 
 #[tokio::test]
-async fn so_many_commands_run_together_and_no_more() {
+async fn commands_up_to_the_permits_run_together_and_no_more() {
     let (servers, folder) = (servers(3).await, tempfile::tempdir().unwrap());
     // The two commands have different permit numbers.
     let script = "touch $0/$QUORUMLOCK_PERMIT; until [ -e $0/go ]; do sleep 0.01; done";
@@ -62,7 +62,7 @@ async fn so_many_commands_run_together_and_no_more() {
 }
 
 #[tokio::test]
-async fn what_makes_no_sense_is_refused() {
+async fn permits_option_refuses_sets_zero_shared_and_elections() {
     let (servers, folder) = (servers(1).await, tempfile::tempdir().unwrap());
     for (options, told) in [
         (&["a", "b", "--permits", "2"][..], "--permits takes one name"),

@@ -147,7 +147,7 @@ async fn loses(quorum: &Quorum, servers: &[Server]) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_real_prometheus_has_an_answer_to_each_question_of_the_dashboard_and_fires_for_the_first_lost_lock() {
+async fn prometheus_answers_each_panel_and_fires_at_the_first_loss() {
     let (folder, own) = (tempfile::tempdir().unwrap(), Port::take());
     let command = own.number();
     let recorder = quorumlock::metrics::buckets().fold(PrometheusBuilder::new(), |builder, (name, bounds)| {

@@ -65,7 +65,7 @@ fn number(summary: &Value, field: &str) -> u64 {
 }
 
 #[tokio::test]
-async fn services_near_and_far_work_under_one_lock_until_sigterm_and_tell_what_they_did() {
+async fn near_and_far_services_share_one_lock_without_overlaps() {
     let (servers, folder) = (servers(3).await, tempfile::tempdir().unwrap());
     let ports = [Port::take(), Port::take(), Port::take()];
     let mut relay = far(&servers, &ports, "10ms");
@@ -130,7 +130,7 @@ fn least_rights(server: &Server) -> String {
 }
 
 #[tokio::test]
-async fn no_command_needs_more_rights_than_the_compose_file_gives() {
+async fn commands_need_no_rights_beyond_the_compose_file() {
     let servers = servers(3).await;
     let nodes: Vec<_> = servers.iter().map(least_rights).collect();
     for words in [
@@ -162,7 +162,7 @@ async fn no_command_needs_more_rights_than_the_compose_file_gives() {
 }
 
 #[test]
-fn a_relay_says_what_is_wrong_with_a_route_or_its_port() {
+fn relay_reports_a_bad_route_and_a_taken_port() {
     let (code, _, err) = done(bare().args(["relay", "7001"]));
     assert_eq!(code, 64);
     assert!(err.contains("7001=redis-eu:6379@80ms"), "{err}");

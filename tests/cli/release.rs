@@ -14,7 +14,7 @@ use crate::common::server::Server;
 use crate::common::servers;
 
 #[tokio::test]
-async fn it_asks_and_no_means_no_and_yes_means_that_the_old_holder_learns_of_it() {
+async fn release_asks_first_and_a_yes_revokes_the_holders_lock() {
     let (servers, folder) = (servers(3).await, tempfile::tempdir().unwrap());
     let script = "echo $QUORUMLOCK_FENCING_TOKEN > $0/token; exec sleep 1000";
     let mut holder = Background::start(&mut run(&servers, "job", &["--ttl", "30s"], script, folder.path()));
@@ -59,7 +59,7 @@ const PAIRS: [(&[&str], &[&str], &str); 5] = [
 /// The holder's command ignores SIGTERM, so it is killed when its grace is over. The next command
 /// waits until then.
 #[tokio::test]
-async fn whatever_is_revoked_lets_the_next_in_when_its_command_has_ended() {
+async fn waiter_enters_after_the_revoked_holders_command_has_ended() {
     let (servers, folder) = (servers(3).await, tempfile::tempdir().unwrap());
     let start = |words: &[&str], script: &str| {
         let folder = folder.path().join(words[1]);
@@ -90,7 +90,7 @@ async fn whatever_is_revoked_lets_the_next_in_when_its_command_has_ended() {
 }
 
 #[tokio::test]
-async fn now_frees_the_name_under_its_holder_and_says_what_that_may_do() {
+async fn release_now_frees_a_held_name_and_warns_of_two_holders() {
     let (servers, folder) = (servers(3).await, tempfile::tempdir().unwrap());
     let script = "echo $QUORUMLOCK_FENCING_TOKEN > $0/token; exec sleep 1000";
     // The ttl is long: the holder would notice the release with its first renewal, after 20
@@ -110,7 +110,7 @@ async fn now_frees_the_name_under_its_holder_and_says_what_that_may_do() {
 }
 
 #[tokio::test]
-async fn with_yes_it_asks_nothing_and_a_free_name_is_told_as_such() {
+async fn release_with_yes_reports_a_free_name_without_asking() {
     let servers = servers(3).await;
     let (code, out, _) = done(over(&servers).args(["release", "job", "--force", "--yes", "--json"]));
     let told: serde_json::Value = serde_json::from_str(&out).unwrap();
@@ -119,7 +119,7 @@ async fn with_yes_it_asks_nothing_and_a_free_name_is_told_as_such() {
 }
 
 #[tokio::test]
-async fn without_a_quorum_nothing_is_claimed_to_be_released() {
+async fn release_without_a_quorum_releases_nothing() {
     let mut servers = servers(3).await;
     servers[0].kill();
     servers[1].kill();
@@ -136,7 +136,7 @@ async fn without_a_quorum_nothing_is_claimed_to_be_released() {
 }
 
 #[tokio::test]
-async fn where_too_few_nodes_vote_no_name_is_told_to_have_been_free() {
+async fn release_on_too_few_voting_nodes_reports_no_name_as_free() {
     let servers = super::unwell::quarantined(3).await;
     let quarantined = |options: &[&str]| {
         let mut command = super::unwell::guarded(&servers);
@@ -175,7 +175,7 @@ async fn a_name_that_is_free_is_told_to_be_and_nothing_is_asked() {
 }
 
 #[tokio::test]
-async fn without_a_terminal_it_does_not_ask_nor_read() {
+async fn release_without_a_terminal_neither_asks_nor_reads() {
     let servers = servers(3).await;
     servers.iter().for_each(|server| server.take("job", "somebody"));
     let mut command = over(&servers);
@@ -226,7 +226,7 @@ async fn an_answer_is_about_the_holder_that_was_asked_about() {
 
 /// Only one node names the new holder, which may be about to get a quorum.
 #[tokio::test]
-async fn nor_is_it_about_who_came_meanwhile_on_one_node() {
+async fn release_asks_again_about_a_new_holder_on_one_node() {
     let (servers, folder) = (servers(3).await, tempfile::tempdir().unwrap());
     let said = folder.path().join("said");
     servers.iter().for_each(|server| server.take("job", "one"));
@@ -248,7 +248,7 @@ async fn nor_is_it_about_who_came_meanwhile_on_one_node() {
 }
 
 #[tokio::test]
-async fn who_is_named_by_too_few_nodes_is_told_and_asked_about() {
+async fn holder_on_one_node_of_three_is_reported_and_asked_about() {
     let servers = servers(3).await;
     servers[1].take("job", "somebody");
     let (code, out, err) = looked(over(&servers).args(["status", "job"]).args(EACH_NODE));
@@ -275,7 +275,7 @@ fn client(servers: &[Server]) -> Background {
 /// On these nodes nobody holds the name. But clients of the other list may hold the name on other
 /// nodes.
 #[tokio::test]
-async fn over_a_list_that_is_not_the_clients_no_name_is_told_to_be_free() {
+async fn release_over_another_list_reports_no_name_as_free() {
     let servers = servers(5).await;
     let _other = client(&servers[..3]);
     for words in [&["release", "job", "--force"][..], &["release", "job", "--force", "--yes"]] {
@@ -292,7 +292,7 @@ async fn over_a_list_that_is_not_the_clients_no_name_is_told_to_be_free() {
 
 /// A shell with another max_ttl than the clients has another list.
 #[tokio::test]
-async fn a_shell_with_another_max_ttl_is_told_so_and_calls_nothing_free() {
+async fn shell_with_another_max_ttl_reports_no_name_as_free() {
     let servers = servers(3).await;
     let _client = client(&servers);
     servers[..2].iter().for_each(|server| server.take("job", "somebody"));

@@ -70,7 +70,7 @@ async fn several_names_are_held_all_or_none() {
 }
 
 #[tokio::test]
-async fn which_of_several_names_are_held_is_told() {
+async fn run_of_several_names_reports_which_one_is_held() {
     let servers = servers(3).await;
     servers.iter().for_each(|server| server.take("h1", "somebody"));
     for wait in [&["-n"][..], &["--timeout", IN_VAIN]] {
@@ -89,7 +89,7 @@ async fn which_of_several_names_are_held_is_told() {
 }
 
 #[tokio::test]
-async fn names_that_cannot_be_locked_are_refused_before_any_node_is_asked() {
+async fn bad_lock_names_are_refused_before_any_node_is_asked() {
     let nobody = ["--nodes", "redis://127.0.0.1:1", "--timeout", "1h"];
     let many: Vec<_> = (0..1_001).map(|number| number.to_string()).collect();
     let long: Vec<_> = (0..200).map(|number| format!("{number}{}", "x".repeat(1_000))).collect();
@@ -106,7 +106,7 @@ async fn names_that_cannot_be_locked_are_refused_before_any_node_is_asked() {
 
 /// While `run a b` waits for `b`, it keeps `a`.
 #[tokio::test]
-async fn who_waits_behind_a_set_is_told_so() {
+async fn waiter_behind_a_set_reports_the_holder() {
     let (servers, folder) = (servers(3).await, tempfile::tempdir().unwrap());
     let _holder = Background::start(&mut run(&servers, "b", &HOUR, FOR_EVER, folder.path()));
     until("it runs", || folder.path().join("pid").exists());
@@ -183,7 +183,7 @@ async fn eight_at_a_time_lose_no_increment_of_a_plain_file() {
 }
 
 #[tokio::test]
-async fn who_does_not_get_the_lock_in_time_is_told_75_and_by_whom() {
+async fn run_that_times_out_exits_with_75_and_names_the_holder() {
     let (servers, folder) = (servers(3).await, tempfile::tempdir().unwrap());
     let _holder = Background::start(&mut run(&servers, "job", &HOUR, FOR_EVER, folder.path()));
     line_of(&folder.path().join("pid"));
@@ -202,7 +202,7 @@ async fn who_does_not_get_the_lock_in_time_is_told_75_and_by_whom() {
 }
 
 #[tokio::test]
-async fn who_does_not_want_to_wait_tries_once() {
+async fn run_without_waiting_tries_once() {
     let (servers, folder) = (servers(3).await, tempfile::tempdir().unwrap());
     let tried = |code, option| ends_with(code, || run(&servers, "job", &[option], "echo ran", folder.path()));
     assert_eq!(tried(0, "-n").0, "ran\n");
@@ -215,7 +215,7 @@ async fn who_does_not_want_to_wait_tries_once() {
 }
 
 #[tokio::test]
-async fn no_wait_overrides_the_files_timeout() {
+async fn no_wait_option_overrides_the_timeout_of_the_file() {
     let (servers, folder) = (servers(1).await, tempfile::tempdir().unwrap());
     servers[0].take("job", "somebody/else");
     let file = folder.path().join("nodes.toml");
@@ -228,7 +228,7 @@ async fn no_wait_overrides_the_files_timeout() {
 }
 
 #[tokio::test]
-async fn that_another_holds_it_is_told_by_the_code_that_was_asked_for() {
+async fn conflict_exits_with_the_requested_code() {
     let (servers, folder) = (servers(3).await, tempfile::tempdir().unwrap());
     let tried = |code, options: &[&str]| ends_with(code, || run(&servers, "job", options, "exit 3", folder.path()));
     // `run` returns the exit code of its command unchanged.
@@ -245,14 +245,14 @@ async fn that_another_holds_it_is_told_by_the_code_that_was_asked_for() {
 }
 
 #[test]
-fn that_nobody_can_tell_who_holds_it_is_no_conflict() {
+fn unavailable_quorum_is_no_conflict() {
     let nodes = ["--nodes", "redis://127.0.0.1:1", "--connect-timeout", "300ms"];
     let (code, _, err) = done(bare().args(["run", "job", "-n", "-E", "9"]).args(nodes).args(["--", "true"]));
     assert_eq!(code, 69, "{err}");
 }
 
 #[tokio::test]
-async fn who_waits_for_nodes_that_do_not_vote_is_told_why() {
+async fn waiter_for_nodes_without_a_vote_reports_the_reason() {
     let servers = new_servers(1).await;
     let url = servers[0].url();
     let mut command = bare();
@@ -264,7 +264,7 @@ async fn who_waits_for_nodes_that_do_not_vote_is_told_why() {
 }
 
 #[test]
-fn without_a_quorum_of_nodes_it_is_69_and_says_why_node_by_node() {
+fn run_without_a_quorum_exits_with_69_and_a_reason_per_node() {
     let nodes = "redis://127.0.0.1:1,redis://127.0.0.1:2,redis://127.0.0.1:3";
     let (code, out, err) =
         done(bare().args(["run", "job", "--nodes", nodes, "--connect-timeout", IN_VAIN, "--", "echo", "ran"]));
@@ -273,7 +273,7 @@ fn without_a_quorum_of_nodes_it_is_69_and_says_why_node_by_node() {
 }
 
 #[test]
-fn its_timeout_bounds_connecting_too() {
+fn run_timeout_bounds_connecting_too() {
     let nodes = "redis://127.0.0.1:1,redis://127.0.0.1:2,redis://127.0.0.1:3";
     // With an hour for connecting, only `--timeout` can end the command in time.
     let cases: [&[&str]; 2] = [&[], &["--connect-timeout", "1h"]];
@@ -287,7 +287,7 @@ fn its_timeout_bounds_connecting_too() {
 }
 
 #[test]
-fn who_waits_for_nodes_that_are_down_is_told_which() {
+fn waiter_for_down_nodes_names_them() {
     let nodes = "redis://127.0.0.1:1,redis://127.0.0.1:2,redis://127.0.0.1:3";
     let (code, _, err) = done(bare().args(["run", "job", "--nodes", nodes, "--timeout", IN_VAIN, "--", "true"]));
     assert_eq!(code, 69, "{err}");
@@ -370,7 +370,7 @@ async fn killing_run_kills_the_command_too() {
 }
 
 #[tokio::test]
-async fn when_the_lock_is_taken_away_all_of_the_command_ends_and_it_is_76() {
+async fn taken_lock_ends_the_commands_processes_with_76() {
     let (servers, folder) = (servers(3).await, tempfile::tempdir().unwrap());
     let script = "sleep 1000 & echo $! > $0/child; wait";
     let options = ["--ttl", "15s", "--timeout", "1h"];
@@ -397,7 +397,7 @@ async fn a_run_that_loses_its_quorum_says_nothing_of_the_library() {
 }
 
 #[tokio::test]
-async fn a_lock_lost_behind_the_commands_back_is_76_though_it_ended_by_itself() {
+async fn loss_unnoticed_until_the_commands_end_exits_with_76() {
     let (servers, folder) = (servers(3).await, tempfile::tempdir().unwrap());
     let script = "echo $$ > $0/pid; until [ -e $0/go ]; do sleep 0.02; done";
     let options = ["--ttl", "60s", "--timeout", "1h"];
@@ -442,7 +442,7 @@ fn times(file: &Path) -> Vec<u128> {
 }
 
 #[tokio::test]
-async fn when_all_nodes_hang_the_command_is_dead_before_the_first_key_ends() {
+async fn command_is_killed_before_the_first_key_ends_if_nodes_hang() {
     let (servers, folder) = (servers(3).await, tempfile::tempdir().unwrap());
     let script = "trap 'date +%s%N >> $0/asked' TERM; while :; do date +%s%N >> $0/alive; sleep 0.01; done";
     // With this node timeout, a renewal has failed well before the grace begins.
@@ -465,7 +465,7 @@ async fn when_all_nodes_hang_the_command_is_dead_before_the_first_key_ends() {
 }
 
 #[tokio::test]
-async fn without_proc_what_cannot_be_started_is_named() {
+async fn run_without_proc_names_the_file_it_cannot_start() {
     let namespace = ["--user", "--map-root-user", "--mount"];
     let hides = "mount -t tmpfs none /proc && exec \"$@\"";
     if !command("unshare").args(namespace).args(["sh", "-c", hides, "sh", "true"]).status().is_ok_and(|it| it.success())

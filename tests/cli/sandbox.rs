@@ -29,7 +29,7 @@ fn started(masters: &str) -> (Background, Vec<String>) {
 }
 
 #[test]
-fn it_prints_the_line_to_export_and_ends_with_ctrl_c() {
+fn sandbox_prints_the_export_line_and_ends_by_ctrl_c() {
     let (mut sandbox, servers) = started("5");
     assert!(servers.len() == 5 && servers.iter().all(|pid| runs(pid)));
     sandbox.send(Signal::INT);
@@ -40,7 +40,7 @@ fn it_prints_the_line_to_export_and_ends_with_ctrl_c() {
 }
 
 #[test]
-fn no_server_outlives_its_end_by_sigterm_or_sighup() {
+fn sandbox_servers_end_with_it_by_sigterm_or_sighup() {
     for (signal, code) in [(Signal::TERM, 143), (Signal::HUP, 129)] {
         let (mut sandbox, servers) = started("3");
         sandbox.send(signal);
@@ -50,7 +50,7 @@ fn no_server_outlives_its_end_by_sigterm_or_sighup() {
 }
 
 #[test]
-fn no_server_outlives_its_end_by_sigkill() {
+fn sandbox_servers_end_with_it_by_sigkill() {
     let (mut sandbox, servers) = started("3");
     sandbox.send(Signal::KILL);
     until("the servers are gone", || !servers.iter().any(|pid| runs(pid)));
@@ -65,7 +65,7 @@ fn with(folder: &std::path::Path, then: &str) -> std::process::Command {
 }
 
 #[test]
-fn a_commands_end_is_the_sandboxs_and_what_it_left_is_gone() {
+fn sandbox_ends_with_its_commands_code_and_kills_leftovers() {
     let folder = tempfile::tempdir().unwrap();
     let mut sandbox = Background::start(&mut with(folder.path(), "until [ -e $0/go ]; do sleep 0.02; done; exit 5"));
     let left = line_of(&folder.path().join("left"));
@@ -99,7 +99,7 @@ fn a_lock_can_be_had_in_it() {
 }
 
 #[test]
-fn without_redis_it_says_how_to_get_it() {
+fn sandbox_without_redis_explains_how_to_install_it() {
     let (code, _, err) = done(bare().env("PATH", "/nowhere").arg("sandbox"));
     assert!(code == 69 && err.contains("apt-get install redis-server"), "{code}: {err}");
     assert!(!err.contains("--nodes"), "it takes none: {err}");

@@ -61,7 +61,7 @@ async fn a_password_from_the_environment_works_and_is_not_told() {
 }
 
 #[tokio::test]
-async fn a_password_in_an_address_is_not_told_even_where_the_address_is_wrong() {
+async fn password_in_a_good_or_bad_address_is_never_shown() {
     let servers = guarded().await;
     let address = |scheme: &str, rest: &str| format!("{scheme}://:{ENCODED}@127.0.0.1:{}{rest}", servers[0].port());
     let said = |nodes: &str| silent(bare().args(["status", "-v", "--max-ttl", "0", "--nodes", nodes]));

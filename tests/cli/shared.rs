@@ -39,7 +39,7 @@ async fn commands_that_share_a_name_run_together_and_another_alone() {
 }
 
 #[tokio::test]
-async fn what_makes_no_sense_is_refused() {
+async fn shared_option_refuses_several_names_and_a_description() {
     let (servers, folder) = (servers(1).await, tempfile::tempdir().unwrap());
     for (options, told) in [
         (&["a", "b", "--shared"][..], "--shared takes one name"),

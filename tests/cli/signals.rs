@@ -35,7 +35,7 @@ fn wake(folder: &Path) {
 }
 
 #[tokio::test]
-async fn every_signal_that_would_end_it_is_passed_on() {
+async fn run_and_elect_pass_on_every_signal_that_would_end_them() {
     let (servers, folder) = (servers(3).await, tempfile::tempdir().unwrap());
     let traps: String = ending().iter().map(|signal| format!("trap 'echo {signal} > $0/got' {signal}; ")).collect();
     // The script starts no program while it waits: a child that dash starts by vfork may take
@@ -161,7 +161,7 @@ async fn the_code_is_the_commands_where_sigchld_is_blocked() {
 }
 
 #[tokio::test]
-async fn once_per_runs_once_where_sigchld_was_ignored() {
+async fn once_per_runs_once_under_an_ignored_sigchld() {
     let (servers, folder) = (servers(3).await, tempfile::tempdir().unwrap());
     let once = run(&servers, "report", &["--once-per", "55m"], "echo done", folder.path());
     assert_eq!(done(&mut under(IGNORED, &once)).1, "done\n");

@@ -72,7 +72,7 @@ async fn nodes_that_are_far_away_are_waited_for() {
 }
 
 #[tokio::test]
-async fn it_works_when_a_majority_is_down_and_is_69() {
+async fn status_with_a_majority_down_works_and_exits_with_69() {
     let mut servers = servers(3).await;
     servers[1].kill();
     servers[2].kill();
@@ -84,7 +84,7 @@ async fn it_works_when_a_majority_is_down_and_is_69() {
 }
 
 #[tokio::test]
-async fn whoever_waits_for_a_quorum_sees_it_when_it_votes_or_is_told_that_none_did() {
+async fn status_with_wait_ends_at_a_quorum_or_reports_that_none_voted() {
     let mut servers = servers(3).await;
     servers[1..].iter_mut().for_each(Server::kill);
     at_once([("text", "1 of 3 nodes vote"), ("json", "\"votes\":1")], |(form, shows)| {
@@ -110,7 +110,7 @@ async fn whoever_waits_for_a_quorum_sees_it_when_it_votes_or_is_told_that_none_d
 }
 
 #[tokio::test]
-async fn whoever_waits_does_so_until_quarantines_have_ended() {
+async fn status_with_wait_lasts_until_quarantines_have_ended() {
     let servers = new_servers(3).await;
     // The servers must be younger than max_ttl when the first command asks for their uptime.
     let brief = |words: &[&str]| done(over(&servers).env("QUORUMLOCK_MAX_TTL", "30s").args(words));
@@ -198,7 +198,7 @@ async fn waiter_killed_at_the_head_of_the_line_keeps_nobody_out() {
 }
 
 #[tokio::test]
-async fn what_the_holder_says_is_shown_and_told_to_whoever_waits_in_vain() {
+async fn holders_note_is_shown_and_reported_to_a_refused_caller() {
     let (servers, folder) = (servers(3).await, tempfile::tempdir().unwrap());
     let script = "echo > $0/in; exec sleep 1000";
     let note = ["--describe", "deploy #812", "--timeout", "1h"];
@@ -221,7 +221,7 @@ async fn what_the_holder_says_is_shown_and_told_to_whoever_waits_in_vain() {
 }
 
 #[tokio::test]
-async fn all_names_that_are_held_are_shown() {
+async fn status_of_all_shows_every_held_name() {
     let (mut servers, folder) = (servers(3).await, tempfile::tempdir().unwrap());
     let (code, out, _) = looked(&mut status(&servers, &["--all"]));
     assert_eq!((code, &*out), (0, "0 names are held\n"));
@@ -253,7 +253,7 @@ async fn all_names_that_are_held_are_shown() {
 }
 
 #[tokio::test]
-async fn names_under_another_list_are_told_with_what_differs() {
+async fn status_of_all_reports_what_differs_in_another_list() {
     let servers = servers(3).await;
     servers[2].put_in_force("default 60000 4 other:1", 600_000);
     let (code, out, err) = looked(&mut status(&servers, &["--all"]));

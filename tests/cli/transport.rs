@@ -34,7 +34,7 @@ async fn over_fred(change: impl FnOnce(&mut Command)) -> bool {
 }
 
 #[tokio::test]
-async fn the_transport_is_fred_unless_the_command_line_the_environment_or_the_file_says_otherwise() {
+async fn transport_is_fred_unless_an_option_variable_or_file_sets_it() {
     assert!(over_fred(|_| {}).await);
     let folder = tempfile::tempdir().unwrap();
     for &transport in Transport::ALL {
@@ -72,7 +72,7 @@ async fn the_transport_is_fred_unless_the_command_line_the_environment_or_the_fi
 }
 
 #[test]
-fn a_transport_that_there_is_not_is_refused_with_those_that_there_are() {
+fn unknown_transport_is_refused_with_the_known_ones() {
     let refused = |command: &mut Command| {
         let (code, _, err) = done(command.args(["--nodes", "redis://127.0.0.1:1"]));
         assert!(code == 64 && err.contains("use fred or redis-rs"), "{err}");

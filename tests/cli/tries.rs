@@ -27,7 +27,7 @@ fn ran(folder: &Path) -> usize {
 }
 
 #[tokio::test]
-async fn of_runs_in_three_regions_at_one_moment_one_or_each_with_a_permit_runs() {
+async fn runs_in_three_regions_get_one_lock_or_three_permits() {
     let servers = servers(3).await;
     let ports: Vec<_> = servers.iter().map(|_| Port::take()).collect();
     let _relay = far(&servers, &ports, "40ms");

@@ -43,7 +43,7 @@ fn told(command: &mut Command) -> (i32, String, Value) {
 }
 
 #[tokio::test]
-async fn a_quorum_that_refuses_to_answer_is_69_and_the_missing_right_is_named() {
+async fn status_of_a_refusing_quorum_is_69_and_names_missing_rights() {
     let servers = servers(3).await;
     for (rights, missing) in [
         (&["~other:*", "&*", "+@all"][..], "~quorumlock:*"),
@@ -64,7 +64,7 @@ async fn a_quorum_that_refuses_to_answer_is_69_and_the_missing_right_is_named() 
 
 /// The node refuses the claim before it writes anything, so the name is not even held for one ttl.
 #[tokio::test]
-async fn who_lacks_a_right_that_acquiring_needs_keeps_nobody_out() {
+async fn client_without_a_right_to_acquire_keeps_no_other_out() {
     let servers = servers(3).await;
     let mut lacking = limited(&servers, &["~quorumlock:*", "&quorumlock:*", "+@all", "-@dangerous", "+info", "-hset"]);
     let (code, _, said) = done(lacking.args(["run", "job", "--timeout", IN_VAIN, "--ttl=600s", "--", "true"]));
@@ -74,7 +74,7 @@ async fn who_lacks_a_right_that_acquiring_needs_keeps_nobody_out() {
 }
 
 #[tokio::test]
-async fn one_node_that_refuses_to_answer_is_told_and_does_not_vote() {
+async fn refusing_node_is_reported_and_does_not_vote() {
     let servers = servers(3).await;
     drop(limited(&servers[..1], &["~other:*", "&*", "+@all"]));
     let urls: Vec<_> = servers.iter().map(Server::url).collect();
@@ -108,7 +108,7 @@ async fn a_node_that_is_not_waited_for_is_told_to_need_more_time() {
 }
 
 #[tokio::test]
-async fn one_server_behind_two_addresses_is_64_as_it_is_for_run() {
+async fn status_of_one_server_behind_two_addresses_exits_with_64() {
     let servers = servers(1).await;
     let mut urls: Vec<_> = servers.iter().map(Server::url).collect();
     urls.push(urls[0].replace("127.0.0.1", "localhost"));
@@ -141,7 +141,7 @@ async fn a_node_that_may_evict_locks_is_warned_of() {
 }
 
 #[tokio::test]
-async fn a_node_that_notifies_no_waiter_is_warned_of_with_the_right_that_is_missing() {
+async fn missing_right_to_notify_waiters_is_warned_of_once() {
     let servers = servers(3).await;
     let said = warnings(&mut limited(&servers, &["~quorumlock:*", "resetchannels", "+@all"]));
     assert_eq!(said.matches("does not notify waiters").count(), 1, "{said}");
@@ -196,7 +196,7 @@ async fn new_servers_are_told_to_be_new_and_when_they_will_vote() {
 }
 
 #[tokio::test]
-async fn servers_that_have_run_for_longer_than_max_ttl_vote_with_their_first_client() {
+async fn servers_up_longer_than_max_ttl_vote_with_their_first_client() {
     let servers = new_servers(3).await;
     let tells = |words: &[&str]| tried(over(&servers).env("QUORUMLOCK_MAX_TTL", "6s").args(words));
     // Two votes are enough: the third server may have been too young when the client read its
@@ -226,7 +226,7 @@ async fn a_job_of_a_period_waits_for_quarantines_that_end_in_time() {
 }
 
 #[tokio::test]
-async fn where_too_few_nodes_vote_no_name_is_told_to_be_free() {
+async fn status_on_too_few_voting_nodes_reports_no_name_as_free() {
     let servers = quarantined(3).await;
     servers[0].take("job", "somebody");
     let (code, said, object) = status(&mut guarded(&servers));
@@ -237,7 +237,7 @@ async fn where_too_few_nodes_vote_no_name_is_told_to_be_free() {
 }
 
 #[tokio::test]
-async fn a_name_with_another_programs_key_in_the_way_is_told_apart_from_a_node_that_is_unwell() {
+async fn foreign_key_under_a_name_blocks_that_name_and_not_the_node() {
     let servers = servers(3).await;
     servers.iter().for_each(|server| assert_eq!(server.command(&["SET", "quorumlock:{job}", "theirs"]), "OK"));
     let (code, said, object) = status(&mut over(&servers));
@@ -248,7 +248,7 @@ async fn a_name_with_another_programs_key_in_the_way_is_told_apart_from_a_node_t
 }
 
 #[tokio::test]
-async fn a_node_whose_record_cannot_be_read_grants_nothing_and_is_told_to() {
+async fn node_with_an_unreadable_record_is_down_and_grants_nothing() {
     let servers = servers(3).await;
     assert_eq!(servers[1].command(&["SET", "quorumlock:node", "theirs"]), "OK");
     servers[2].command(&["DEL", "quorumlock:node"]);
@@ -272,7 +272,7 @@ async fn a_node_without_memory_is_warned_of() {
 }
 
 #[tokio::test]
-async fn nodes_without_memory_vote_on_no_claim_and_know_who_holds() {
+async fn nodes_without_memory_do_not_vote_and_still_answer_status() {
     let servers = servers(3).await;
     for server in &servers[..2] {
         assert_eq!(server.command(&["CONFIG", "SET", "maxmemory", "1"]), "OK");
@@ -340,7 +340,7 @@ async fn nodes_that_refuse_writes_vote_on_no_claim_and_run_says_why() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_server_says_does_nothing_to_a_terminal() {
+async fn server_error_text_sends_no_control_codes_to_a_terminal() {
     let fake = crate::common::fake::Fake::start(|_| b"-ERR \x1b]0;title\x07\r\n".to_vec()).await;
     at_once([&["status"][..], &["doctor"], &["run", "--timeout", IN_VAIN, "job", "--", "true"]], |arguments| {
         let (_, out, err) = done(nodes(&[fake.url()]).args(arguments));
@@ -350,7 +350,7 @@ async fn what_a_server_says_does_nothing_to_a_terminal() {
 }
 
 #[tokio::test]
-async fn a_max_ttl_below_the_default_ttl_keeps_nobody_from_looking_or_releasing() {
+async fn max_ttl_below_the_default_ttl_stops_only_acquiring() {
     let servers = servers(1).await;
     let short = ["--max-ttl", "20s"];
     let (code, out, err) = looked(over(&servers).arg("status").args(short).args(EACH_NODE));
@@ -361,7 +361,7 @@ async fn a_max_ttl_below_the_default_ttl_keeps_nobody_from_looking_or_releasing(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_no_redis_is_told_to_be_none() {
+async fn server_that_is_no_redis_is_reported_as_such() {
     let http = crate::common::fake::Fake::start(|_| b"HTTP/1.1 400 Bad Request\r\n\r\n".to_vec()).await;
     let nowhere = format!("redis://{}", "x".repeat(300));
     let mut command = nodes(&[http.url(), nowhere]);
@@ -379,7 +379,7 @@ async fn a_max_ttl_of_zero_is_warned_of() {
 }
 
 #[tokio::test]
-async fn which_nodes_have_another_list_in_force_is_told() {
+async fn nodes_with_another_list_in_force_are_named() {
     let servers = servers(3).await;
     let text = || looked(over(&servers).arg("status").args(EACH_NODE)).1;
     let out = text();

@@ -70,7 +70,7 @@ fn failure_with_json_is_one_object_on_standard_output() {
 }
 
 #[test]
-fn help_says_what_is_so_for_each_command() {
+fn help_of_each_command_describes_its_own_behavior() {
     let help = |words: &[&str]| {
         let (code, out, err) = done(bare().args(words).arg("--help"));
         assert_eq!(code, 0, "{err}");
@@ -122,7 +122,7 @@ fn a_bad_environment_and_a_bad_file_are_refused_with_64() {
 }
 
 #[tokio::test]
-async fn passwords_of_nodes_that_the_command_line_replaces_need_not_be_set() {
+async fn nodes_option_makes_passwords_of_the_file_unnecessary() {
     let servers = servers(1).await;
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("nodes.toml");
@@ -134,7 +134,7 @@ async fn passwords_of_nodes_that_the_command_line_replaces_need_not_be_set() {
 }
 
 #[tokio::test]
-async fn the_file_tells_how_long_to_wait_and_the_command_line_overrides_it() {
+async fn timeout_of_the_file_yields_to_the_command_line() {
     let servers = servers(1).await;
     servers[0].take("job", "somebody");
     let folder = tempfile::tempdir().unwrap();
@@ -149,7 +149,7 @@ async fn the_file_tells_how_long_to_wait_and_the_command_line_overrides_it() {
 }
 
 #[test]
-fn a_file_with_values_of_the_wrong_type_is_refused_with_the_right_form() {
+fn value_of_a_wrong_type_is_refused_with_the_right_form() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("nodes.toml");
     let nodes = "[[nodes]], and below it url = \"redis://host:port\"";

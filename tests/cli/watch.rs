@@ -49,7 +49,7 @@ fn shows_release(text: &str) -> bool {
 }
 
 #[tokio::test]
-async fn a_lock_that_is_taken_and_a_node_that_goes_down_are_shown_on_any_size() {
+async fn watch_shows_a_taken_lock_and_a_down_node_at_any_size() {
     let mut servers = servers(3).await;
     let mut screen = Screen::start(&watching(&servers, &["job", "--every", "200ms"]), 80, 24);
     screen.shows("job is free");
@@ -222,7 +222,7 @@ async fn the_queue_is_shown_and_events_are_selected_by_kind() {
 
 /// Without a push, `watch` asks the nodes only once a minute.
 #[tokio::test]
-async fn what_nodes_push_is_shown_at_once() {
+async fn watch_shows_pushes_of_nodes_at_once() {
     let servers = servers(3).await;
     let mut screen = Screen::start(&watching(&servers, &["job", "--every", "60s"]), 80, 24);
     screen.shows("job is free");
@@ -256,7 +256,7 @@ async fn a_holder_that_dies_is_not_said_to_have_released_the_lock() {
 }
 
 #[tokio::test]
-async fn without_a_name_all_names_are_shown_and_filtered() {
+async fn watch_without_a_name_shows_all_names_and_filters_them() {
     let servers = servers(3).await;
     let _holders = [holder(&servers, "orders/1", "one"), holder(&servers, "reports", "two")];
     let mut screen = Screen::start(&watching(&servers, &[]), 80, 24);
@@ -282,7 +282,7 @@ async fn a_signal_gives_the_terminal_back() {
 
 /// `watch` puts no list in force, writes nothing under the name, and uses no token.
 #[tokio::test]
-async fn it_only_reads() {
+async fn watch_only_reads() {
     let servers = servers(3).await;
     let mut screen = Screen::start(&watching(&servers, &["job", "--every", "100ms"]), 100, 24);
     screen.shows("job is free");
@@ -374,7 +374,7 @@ async fn a_terminal_that_goes_ends_it_without_a_panic() {
 }
 
 #[tokio::test]
-async fn without_a_terminal_it_says_what_to_use_instead() {
+async fn watch_without_a_terminal_names_the_alternatives() {
     let servers = servers(3).await;
     let (code, out, err) = done(&mut watching(&servers, &["job"]));
     assert_eq!((code, out.as_str()), (64, ""));

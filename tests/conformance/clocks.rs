@@ -161,7 +161,7 @@ mod memory {
     /// An arrival is the median of the clocks of the client and the nodes, so one wrong clock does
     /// not matter.
     #[tokio::test(start_paused = true)]
-    async fn clients_whose_wall_clocks_are_an_hour_wrong_are_served_in_the_order_they_came() {
+    async fn waiters_with_wrong_wall_clocks_are_served_in_arrival_order() {
         for (early_is_fast, late_is_slow) in [(HOUR, Duration::ZERO), (Duration::ZERO, HOUR)] {
             let [right, early, late] = [(); 3].map(|()| Warped::new());
             let stores: Vec<Arc<dyn Node>> = (0..3).map(|_| store(&right)).collect();
@@ -202,7 +202,7 @@ mod memory {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn at_its_deadline_a_lock_is_over_before_any_timer_says_so() {
+    async fn lock_ends_at_its_deadline_before_any_timer_fires() {
         let world = Memory::start(3).await;
         let host = Warped::new();
         let client = client(&world, &host).await;
@@ -221,7 +221,7 @@ mod memory {
 
     /// A call that reports the loss must also cancel the tokens and release the name.
     #[tokio::test(start_paused = true)]
-    async fn who_is_told_past_the_deadline_that_it_is_lost_finds_it_ended() {
+    async fn failed_check_past_the_deadline_cancels_tokens_and_releases() {
         let world = Memory::start(3).await;
         let host = Warped::new();
         let client = client(&world, &host).await;
@@ -242,7 +242,7 @@ mod memory {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn each_of_two_holds_that_is_given_up_past_the_deadline_is_told_that_the_lock_had_expired() {
+    async fn late_release_of_each_of_two_guards_reports_expiry() {
         let world = Memory::start(3).await;
         let host = Warped::new();
         let client = client(&world, &host).await;

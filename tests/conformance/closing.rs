@@ -11,7 +11,7 @@ use crate::world::{Redis, World};
 const SECOND: Duration = Duration::from_secs(1);
 const NAME: &str = "closing-time";
 
-async fn a_shutdown_drains_loses_what_is_held_and_closes(world: impl World) {
+async fn shutdown_drains_releases_ends_holds_and_closes(world: impl World) {
     let client = world.client_with(|builder| builder.client_name(NAME).ttl(600 * SECOND)).await;
     let held = client.lock("held").acquire(PATIENCE).await.unwrap();
     let released = client.lock("released").acquire(PATIENCE).await.unwrap();
@@ -77,7 +77,7 @@ async fn a_dropped_quorum_of_dead_and_hung_nodes_leaves_no_task(mut world: impl 
 }
 
 both! {
-    3 nodes: a_shutdown_drains_loses_what_is_held_and_closes, a_shutdown_does_not_wait_for_hung_nodes_past_its_deadline,
+    3 nodes: shutdown_drains_releases_ends_holds_and_closes, a_shutdown_does_not_wait_for_hung_nodes_past_its_deadline,
         dropping_every_handle_leaves_no_task_and_no_connection, a_dropped_quorum_of_dead_and_hung_nodes_leaves_no_task;
 }
 

@@ -34,7 +34,7 @@ async fn until(leaders: &mut Leaders, token: u64, value: &str) -> Vec<Leadership
     seen
 }
 
-async fn a_leader_is_seen_with_its_token_and_what_it_proclaims(world: impl World) {
+async fn observer_sees_the_leaders_token_and_each_value(world: impl World) {
     let (client, other) = (world.client().await, world.client().await);
     let mut leaders = observed(&other, "a");
     let leader = client.election("a").campaign(PATIENCE).await.unwrap();
@@ -158,7 +158,7 @@ async fn a_change_of_which_no_hint_comes_is_seen_all_the_same() {
     }
 }
 
-async fn whoever_observes_later_begins_with_the_present_leader(world: impl World) {
+async fn late_observer_begins_with_the_present_leader(world: impl World) {
     let client = world.client().await;
     let first = client.election("a").campaign(PATIENCE).await.unwrap();
     world.confirmed(first.proclaim("first")).await;
@@ -231,7 +231,7 @@ async fn values_of_64_kib_are_proclaimed_and_longer_ones_refused(world: impl Wor
     assert!(leader.is_held());
 }
 
-async fn bad_names_are_refused_and_a_shutdown_ends_what_observes(world: impl World) {
+async fn bad_election_is_refused_and_shutdown_ends_observers(world: impl World) {
     let client = world.client().await;
     assert!(client.election("").observe().err().unwrap().is_config());
     assert!(client.election("").campaign(SECOND).await.unwrap_err().is_config());
@@ -243,7 +243,7 @@ async fn bad_names_are_refused_and_a_shutdown_ends_what_observes(world: impl Wor
 }
 
 #[test]
-fn what_observes_ends_outside_of_a_runtime() {
+fn observer_outside_of_a_runtime_ends() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let mut leaders = runtime.block_on(async { observed(&Quorum::in_memory(3).unwrap(), "a") });
     assert_eq!(leaders.next().now_or_never(), Some(None));
@@ -251,14 +251,14 @@ fn what_observes_ends_outside_of_a_runtime() {
 
 both! {
     3 nodes:
-        a_leader_is_seen_with_its_token_and_what_it_proclaims,
+        observer_sees_the_leaders_token_and_each_value,
         leaders_and_values_are_seen_in_their_order,
         changes_are_pushed_and_nodes_are_asked_for_them_alone,
         an_observer_leaves_nothing_in_its_client,
-        whoever_observes_later_begins_with_the_present_leader,
+        late_observer_begins_with_the_present_leader,
         an_election_is_the_lock_of_its_name,
         a_candidate_is_elected_when_the_leader_resigns,
         a_leader_without_a_quorum_proclaims_nothing_and_is_told_so,
         values_of_64_kib_are_proclaimed_and_longer_ones_refused,
-        bad_names_are_refused_and_a_shutdown_ends_what_observes;
+        bad_election_is_refused_and_shutdown_ends_observers;
 }

@@ -16,7 +16,7 @@ fn now() -> u64 {
     u64::try_from(wall.as_micros()).unwrap()
 }
 
-async fn a_corrupt_fence_on_one_node_does_not_keep_a_name_from_being_released(world: impl World) {
+async fn corrupt_fence_on_one_node_does_not_prevent_forced_release(world: impl World) {
     let client = world.client().await;
     let guard = client.lock("corrupt").acquire(PATIENCE).await.unwrap();
     world.raise(0, "corrupt", CORRUPT).await;
@@ -90,7 +90,7 @@ async fn more_readers_than_nodes_name_are_all_released(world: impl World) {
 }
 
 both! {
-    3 nodes: a_corrupt_fence_on_one_node_does_not_keep_a_name_from_being_released,
+    3 nodes: corrupt_fence_on_one_node_does_not_prevent_forced_release,
         a_revoked_holder_keeps_others_out_until_it_has_let_go,
         a_free_name_that_is_revoked_has_its_fence_raised,
         a_forced_release_raises_a_fence_that_is_days_ahead,

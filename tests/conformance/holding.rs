@@ -18,7 +18,7 @@ async fn counted(world: &impl World, name: &str, count: u32) {
     }
 }
 
-async fn a_reentered_lock_is_counted_by_renewals_and_freed_with_the_last_guard(world: impl World) {
+async fn reentered_lock_is_counted_and_freed_with_the_last_guard(world: impl World) {
     // Renewals send the count to the nodes. With this ttl, the lock is not lost before such a
     // renewal.
     let client = world.client_with(|builder| builder.ttl(3 * world.ttl())).await;
@@ -105,7 +105,7 @@ async fn a_release_tells_when_the_keys_were_gone_already(world: impl World) {
     }
 }
 
-async fn run_releases_after_the_body_and_returns_what_it_returned(world: impl World) {
+async fn run_releases_after_the_body_and_returns_its_result(world: impl World) {
     let client = world.client().await;
     let lock = client.lock("run");
     let output = lock.run(PATIENCE, |lease| async move { (lease.is_held(), lease.token()) }).await.unwrap();
@@ -127,7 +127,7 @@ impl From<quorumlock::Error> for Failed {
     }
 }
 
-async fn try_run_has_one_result_for_the_lock_and_the_body_and_releases_either_way(world: impl World) {
+async fn try_run_returns_body_and_lock_errors_and_always_releases(world: impl World) {
     let client = world.client().await;
     let lock = client.lock("run");
     let token = lock.try_run(PATIENCE, |lease| async move { Ok::<_, Failed>(lease.token()) }).await.unwrap();
@@ -178,7 +178,7 @@ async fn run_drops_its_body_the_moment_the_lock_is_lost(world: impl World) {
     assert!(dropped.load(Ordering::SeqCst));
 }
 
-async fn inspecting_tells_the_holder_and_what_a_quorum_agrees_on(mut world: impl World) {
+async fn inspection_names_the_holder_if_a_quorum_agrees(mut world: impl World) {
     // With this ttl, no renewal restores the holds that are deleted below.
     let client = world.client_with(|builder| builder.ttl(600 * SECOND)).await;
     let agreed = async || inspected(&client, "seen").await.agreed();
@@ -196,10 +196,10 @@ async fn inspecting_tells_the_holder_and_what_a_quorum_agrees_on(mut world: impl
 }
 
 both! {
-    3 nodes: a_reentered_lock_is_counted_by_renewals_and_freed_with_the_last_guard, a_lost_lock_cannot_be_entered_again,
+    3 nodes: reentered_lock_is_counted_and_freed_with_the_last_guard, a_lost_lock_cannot_be_entered_again,
         a_dropped_guard_releases,
         a_release_whose_future_is_dropped_releases, a_second_release_is_harmless_to_the_next_holder,
-        a_release_tells_when_the_keys_were_gone_already, run_releases_after_the_body_and_returns_what_it_returned,
-        try_run_has_one_result_for_the_lock_and_the_body_and_releases_either_way,
-        run_drops_its_body_the_moment_the_lock_is_lost, inspecting_tells_the_holder_and_what_a_quorum_agrees_on;
+        a_release_tells_when_the_keys_were_gone_already, run_releases_after_the_body_and_returns_its_result,
+        try_run_returns_body_and_lock_errors_and_always_releases,
+        run_drops_its_body_the_moment_the_lock_is_lost, inspection_names_the_holder_if_a_quorum_agrees;
 }

@@ -195,20 +195,20 @@ async fn all_revoked(world: impl World, end: End) {
     join_all(KINDS.map(|kind| revoked(&world, kind, end, (&clients.0, &clients.1)))).await;
 }
 
-async fn who_was_revoked_keeps_the_next_out_until_its_guard_is_dropped(world: impl World) {
+async fn revoked_holder_keeps_the_next_out_until_its_guard_is_dropped(world: impl World) {
     all_revoked(world, End::Drops).await;
 }
 
-async fn who_was_revoked_and_releases_lets_the_next_in_at_once(world: impl World) {
+async fn revoked_holder_that_releases_lets_the_next_in_at_once(world: impl World) {
     all_revoked(world, End::Releases).await;
 }
 
-async fn who_was_revoked_and_stays_keeps_the_next_out_until_its_deadline(world: impl World) {
+async fn revoked_holder_that_stays_keeps_the_next_out_until_deadline(world: impl World) {
     all_revoked(world, End::Stays).await;
 }
 
 both! {
-    3 nodes: who_was_revoked_keeps_the_next_out_until_its_guard_is_dropped,
-        who_was_revoked_and_releases_lets_the_next_in_at_once,
-        who_was_revoked_and_stays_keeps_the_next_out_until_its_deadline;
+    3 nodes: revoked_holder_keeps_the_next_out_until_its_guard_is_dropped,
+        revoked_holder_that_releases_lets_the_next_in_at_once,
+        revoked_holder_that_stays_keeps_the_next_out_until_deadline;
 }

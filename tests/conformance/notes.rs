@@ -65,7 +65,7 @@ async fn a_note_is_shown_under_each_name_of_a_set(world: impl World) {
     released(guard.release()).await;
 }
 
-async fn whoever_is_refused_is_told_what_the_holder_says(world: impl World) {
+async fn refused_caller_gets_the_note_of_the_holder(world: impl World) {
     let (client, other) = (world.client().await, world.client().await);
     let guard = client.lock("a").describe("deploy #812").acquire(PATIENCE).await.unwrap();
     known_everywhere(&other, "a", "deploy #812").await;
@@ -175,7 +175,7 @@ async fn a_lock_without_a_note_costs_no_operation_more(world: impl World) {
     }
 }
 
-async fn all_names_that_are_held_are_found_with_what_their_holders_say(mut world: impl World) {
+async fn held_names_are_found_with_the_notes_of_their_holders(mut world: impl World) {
     let client = world.client().await;
     let _held = client.lock_all(["b", "[a*]", "{x}:queue"]).acquire(PATIENCE).await.unwrap();
     let _described = client.lock("c").describe("deploy #812").acquire(PATIENCE).await.unwrap();
@@ -258,10 +258,10 @@ both! {
     3 nodes:
         a_note_is_shown_while_its_lock_is_held_with_token_and_age,
         a_note_is_shown_under_each_name_of_a_set,
-        whoever_is_refused_is_told_what_the_holder_says,
+        refused_caller_gets_the_note_of_the_holder,
         a_note_that_a_node_forgot_is_stored_again,
         a_note_goes_with_the_lock_from_hand_to_hand,
-        all_names_that_are_held_are_found_with_what_their_holders_say,
+        held_names_are_found_with_the_notes_of_their_holders,
         a_bad_note_is_refused_by_its_fault,
         a_lock_without_a_note_costs_no_operation_more;
 }

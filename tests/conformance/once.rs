@@ -66,7 +66,7 @@ async fn a_permit_that_is_dropped_is_used(world: impl World) {
     assert!(is_done(&world, &two.once("a", HOUR)).await, "also when its client has gone");
 }
 
-async fn what_is_undone_may_be_tried_again(world: impl World) {
+async fn period_may_be_claimed_again_after_an_undo(world: impl World) {
     let (one, two) = (client(&world).await, client(&world).await);
     let permit = first(&world, &one.once("a", HOUR)).await;
     let token = permit.token();
@@ -142,7 +142,7 @@ async fn the_period_ends_in_time_where_the_work_ends_right_before_it(world: impl
     .await;
 }
 
-async fn work_that_takes_longer_than_the_period_keeps_others_out_until_it_is_done(world: impl World) {
+async fn work_beyond_the_period_keeps_others_out_until_it_is_done(world: impl World) {
     let (one, two) = (brief_client(&world).await, brief_client(&world).await);
     let permit = one.once("a", world.ttl()).claim().await.unwrap().unwrap();
     tokio::time::sleep(world.ttl() * 5 / 4).await;
@@ -175,7 +175,7 @@ fn unless_split(claim: quorumlock::Result<Option<OncePermit>>) -> Option<OncePer
     }
 }
 
-async fn of_many_that_claim_at_once_one_wins_at_most_and_the_others_leave_nothing(world: impl World) {
+async fn simultaneous_claims_have_one_winner_at_most(world: impl World) {
     let mut clients = Vec::new();
     for _ in 0..5 {
         clients.push(client(&world).await);
@@ -196,7 +196,7 @@ async fn of_many_that_claim_at_once_one_wins_at_most_and_the_others_leave_nothin
 }
 
 /// Of three nodes, one has a grant of an owner that died, and another hangs.
-async fn what_nobody_is_known_to_have_is_not_said_to_be_done(world: impl World) {
+async fn period_without_a_known_holder_is_not_reported_as_done(world: impl World) {
     let client = client(&world).await;
     world.take(0, "a").await;
     world.hang(1);
@@ -209,7 +209,7 @@ async fn what_nobody_is_known_to_have_is_not_said_to_be_done(world: impl World) 
 
 /// Two of three nodes have grants of different owners, and both owners are gone. The third node has
 /// no grant.
-async fn what_several_who_died_were_granted_is_not_said_to_be_done(world: impl World) {
+async fn split_votes_of_dead_owners_are_not_reported_as_done(world: impl World) {
     let (client, other) = (client(&world).await, client(&world).await);
     world.take(0, "a").await;
     // Two of three nodes are free.
@@ -231,7 +231,7 @@ async fn what_several_who_died_were_granted_is_not_said_to_be_done(world: impl W
 /// A caller is refused while a node hangs. The caller's claim was sent to this node too. At first
 /// the client repeats the release often, and after a ttl only once or twice a minute.
 #[tokio::test(start_paused = true)]
-async fn who_was_refused_is_released_rarely_where_a_node_is_gone_for_long() {
+async fn release_of_a_refused_claim_is_rarely_sent_to_a_hung_node() {
     let world = Memory::start(3).await;
     let client = brief_client(&world).await;
     first(&world, &client.once("a", HOUR)).await.done().await.unwrap();
@@ -287,7 +287,7 @@ async fn a_bad_period_or_name_is_refused_and_no_node_is_asked(world: impl World)
     assert!(!is_done(&world, &client.once("a", MAX_PERIOD)).await);
 }
 
-async fn whoever_is_forced_out_makes_room_for_the_next_in_the_period(world: impl World) {
+async fn forced_release_lets_the_next_claim_the_period(world: impl World) {
     let client = client(&world).await;
     released(first(&world, &client.once("a", HOUR).describe("invoices")).await.done()).await;
     eventually("it says what was done", async || {
@@ -300,7 +300,7 @@ async fn whoever_is_forced_out_makes_room_for_the_next_in_the_period(world: impl
 
 /// The name is held as a lock. So nobody has done the work, and the client must not report it as
 /// done.
-async fn what_is_held_as_a_lock_is_not_said_to_be_done(world: impl World) {
+async fn name_held_as_a_lock_is_not_reported_as_done(world: impl World) {
     let (one, two) = (client(&world).await, client(&world).await);
     let held = one.lock("a").describe("a deploy").acquire(PATIENCE).await.unwrap();
     let read = one.rw_lock("b").read(PATIENCE).await.unwrap();
@@ -320,7 +320,7 @@ async fn what_is_held_as_a_lock_is_not_said_to_be_done(world: impl World) {
     assert!(is_taken(&one.lock("a")).await);
 }
 
-async fn nobody_can_tell_where_no_quorum_answers(world: impl World) {
+async fn claim_without_a_quorum_is_unavailable_and_withdrawn(world: impl World) {
     let client = client(&world).await;
     (0..2).for_each(|node| world.hang(node));
     assert!(client.once("a", HOUR).claim().await.unwrap_err().is_unavailable());
@@ -334,19 +334,19 @@ both! {
     3 nodes:
         the_first_in_each_period_gets_a_permit_and_all_others_none,
         a_permit_that_is_dropped_is_used,
-        what_is_undone_may_be_tried_again,
+        period_may_be_claimed_again_after_an_undo,
         work_that_fails_is_given_back_and_work_that_is_done_is_not,
         the_period_is_counted_from_the_claim_whatever_renewals_say,
         a_permit_that_is_lost_is_used_unless_it_is_undone,
-        of_many_that_claim_at_once_one_wins_at_most_and_the_others_leave_nothing,
-        what_nobody_is_known_to_have_is_not_said_to_be_done,
-        what_several_who_died_were_granted_is_not_said_to_be_done,
+        simultaneous_claims_have_one_winner_at_most,
+        period_without_a_known_holder_is_not_reported_as_done,
+        split_votes_of_dead_owners_are_not_reported_as_done,
         a_claim_is_one_call_a_node_and_its_end_none,
         a_bad_period_or_name_is_refused_and_no_node_is_asked,
-        whoever_is_forced_out_makes_room_for_the_next_in_the_period,
-        what_is_held_as_a_lock_is_not_said_to_be_done,
-        nobody_can_tell_where_no_quorum_answers;
+        forced_release_lets_the_next_claim_the_period,
+        name_held_as_a_lock_is_not_reported_as_done,
+        claim_without_a_quorum_is_unavailable_and_withdrawn;
     memory 3 nodes:
         the_period_ends_in_time_where_the_work_ends_right_before_it,
-        work_that_takes_longer_than_the_period_keeps_others_out_until_it_is_done;
+        work_beyond_the_period_keeps_others_out_until_it_is_done;
 }

@@ -112,7 +112,7 @@ async fn a_free_name_is_granted_and_told_with_holder_count_and_fence(node: Bench
     assert!(told.remaining.is_some_and(|left| left <= TTL && left > TTL / 2));
 }
 
-async fn a_held_name_is_refused_with_its_holder_its_time_and_its_fence(node: Bench) {
+async fn held_name_is_refused_with_its_holder_time_and_fence(node: Bench) {
     node.claim("other", 5).await;
     match node.claim("me", 9).await {
         Outcome::Held { holder, kind: Kind::Lock, remaining: Some(left), fence: 5, queued: None } => {
@@ -136,7 +136,7 @@ async fn a_holder_that_claims_again_needs_a_ballot_from_its_own_on(node: Bench) 
     assert_eq!((node.look("a").await.fence, node.look("a").await.ballot), (11, 11));
 }
 
-async fn a_note_is_the_holders_and_one_that_was_overtaken_changes_nothing(node: Bench) {
+async fn overtaken_note_and_note_of_another_owner_change_nothing(node: Bench) {
     let renews = |owner: &str, number, says: &str| {
         let note = Some(Note { number, age: TTL, says: says.into() });
         Asked { note, kind: Kind::Noted, ..operation(Verb::Renew, owner, 5) }
@@ -191,7 +191,7 @@ async fn a_renewal_sets_the_hold_count(node: Bench) {
     assert_eq!(node.look("a").await.count, 2);
 }
 
-async fn renewal_is_over_by_its_token_and_raises_the_hold_to_its_ballot(node: Bench) {
+async fn renewal_is_revoked_by_its_token_and_raises_the_ballot(node: Bench) {
     let renews = |token, ballot| Asked { token, ..operation(Verb::Renew, "me", ballot) };
     node.claim("me", 5).await;
     assert_eq!(node.ask(&renews(5, 9)).await, Outcome::Extended);
@@ -212,7 +212,7 @@ async fn a_script_delivered_twice_changes_nothing(node: Bench) {
     assert_eq!(node.release("me", 5).await, Outcome::Released { held: 0 });
 }
 
-async fn what_was_revoked_is_neither_granted_nor_renewed_wherever_it_was_held(node: Bench) {
+async fn revoked_ballots_of_a_free_name_are_not_granted_or_renewed(node: Bench) {
     let free = Outcome::Revoked { holder: None, ballot: 0, left: Duration::ZERO };
     for ballot in [9, 6] {
         assert_eq!(node.ask(&operation(Verb::Revoke, "-", ballot)).await, free, "a lower one changes nothing");
@@ -222,7 +222,7 @@ async fn what_was_revoked_is_neither_granted_nor_renewed_wherever_it_was_held(no
     assert_eq!(node.renew("me", 10).await, Outcome::Healed);
 }
 
-async fn a_revocation_tells_who_holds_it_and_frees_nothing(node: Bench) {
+async fn revocation_names_the_holder_and_frees_nothing(node: Bench) {
     node.claim("other", 5).await;
     for ballot in [6, 7] {
         match node.ask(&operation(Verb::Revoke, "-", ballot)).await {
@@ -237,7 +237,7 @@ async fn a_revocation_tells_who_holds_it_and_frees_nothing(node: Bench) {
     assert!(matches!(node.claim("me", 9).await, Outcome::Held { .. }));
 }
 
-async fn a_holder_that_was_revoked_has_it_again_by_a_higher_ballot_alone(node: Bench) {
+async fn revoked_holder_is_granted_only_by_a_higher_ballot(node: Bench) {
     node.claim("me", 5).await;
     node.ask(&operation(Verb::Revoke, "-", 6)).await;
     for ballot in [5, 6] {
@@ -257,7 +257,7 @@ async fn a_renewal_that_comes_after_its_release_revives_nothing(node: Bench) {
     assert_eq!(node.look("a").await.holder, None);
 }
 
-async fn a_node_that_was_synced_grants_nothing_up_to_what_others_know(node: Bench) {
+async fn synced_node_grants_only_above_its_floor(node: Bench) {
     node.claim("me", 5).await;
     let record = node.hello(hello(Intent::Look)).await;
     assert_eq!((record.high, record.floor), (250_005, 0));
@@ -274,7 +274,7 @@ async fn a_node_that_was_synced_grants_nothing_up_to_what_others_know(node: Benc
     assert_eq!(node.claim("me", 900_001).await, granted(900_001));
 }
 
-async fn a_node_is_not_synced_with_what_only_a_broken_clock_can_have_dealt(node: Bench) {
+async fn floor_of_a_sync_stays_below_a_fence_of_a_broken_clock(node: Bench) {
     let last = (1 << 53) - 1;
     let floor = node.forgets_and_is_synced(last).await.floor;
     assert!(floor < last);
@@ -306,7 +306,7 @@ async fn the_fence_outlives_the_hold(node: Bench) {
     assert_eq!(node.claim("me", 6).await, granted(6));
 }
 
-async fn several_names_are_granted_all_or_none_and_the_first_that_refuses_decides(node: Bench) {
+async fn claim_of_several_names_is_all_or_none_by_the_first_refusal(node: Bench) {
     node.claim("other", 5).await;
     node.ask(&Asked { names: names(&["stale"]), ..operation(Verb::Release, "other", 50) }).await;
     let claim = |list: &[&str]| Asked { names: names(list), ..operation(Verb::Claim, "me", 9) };
@@ -318,7 +318,7 @@ async fn several_names_are_granted_all_or_none_and_the_first_that_refuses_decide
     assert_eq!(node.ask(&release).await, Outcome::Released { held: 2 });
 }
 
-async fn a_renewal_extends_what_is_held_and_nothing_else(node: Bench) {
+async fn renewal_extends_the_holders_lock_and_nothing_else(node: Bench) {
     node.claim("me", 5).await;
     let longer = Asked { ttl: TTL * 2, ..operation(Verb::Renew, "me", 5) };
     assert_eq!(node.ask(&longer).await, Outcome::Extended);
@@ -339,14 +339,14 @@ async fn a_healed_node_learns_the_fence(node: Bench) {
     assert_eq!(node.look("a").await.fence, 7);
 }
 
-async fn a_renewal_of_several_names_that_others_hold_in_part_writes_nothing(node: Bench) {
+async fn renewal_of_names_held_by_others_in_part_writes_nothing(node: Bench) {
     node.claim("other", 5).await;
     let renewal = Asked { names: names(&["free", "a"]), ..operation(Verb::Renew, "me", 9) };
     assert_eq!(node.ask(&renewal).await, Outcome::Lost { holder: "other".to_owned() });
     assert_eq!(node.look("free").await, Inspection::free(0));
 }
 
-async fn only_the_owner_releases(node: Bench) {
+async fn release_by_another_owner_frees_nothing(node: Bench) {
     node.claim("me", 5).await;
     assert_eq!(node.release("other", 4).await, Outcome::Released { held: 0 });
     assert_eq!(node.look("a").await.holder.as_deref(), Some("me"));
@@ -477,7 +477,7 @@ async fn a_ballot_up_to_the_bar_hands_nothing_over(node: Bench) {
 
 /// The ballot is above the fence, but not above the floor: another owner may have got the ballot
 /// before the node forgot.
-async fn a_ballot_up_to_what_the_node_was_synced_to_hands_nothing_over(node: Bench) {
+async fn ballot_up_to_the_floor_of_a_synced_node_hands_nothing_over(node: Bench) {
     node.claim("me", 5).await;
     node.joins(&waits("c/1", 7, TTL)).await;
     node.forgets_and_is_synced(9).await;
@@ -546,7 +546,7 @@ async fn readers_at_the_head_are_handed_the_name_together(node: Bench) {
     assert_eq!((node.look("a").await.count, node.look("a").await.waiting), (3, 0), "no writer is before it");
 }
 
-async fn reader_that_asks_below_what_it_was_handed_is_told_that(node: Bench) {
+async fn reader_claim_below_its_handed_over_ballot_is_stale(node: Bench) {
     node.claim("me", 5).await;
     node.joins(&waits("c/s1", 1, TTL)).await;
     node.ask(&hands_over("me", 5, 9)).await;
@@ -613,7 +613,7 @@ fn in_force(record: &Record) -> Option<(&str, Duration)> {
     record.in_force.as_ref().map(|list| (&*list.says, list.left))
 }
 
-async fn a_list_is_put_in_force_where_none_is_and_no_other_takes_its_place(node: Bench) {
+async fn first_list_is_put_in_force_and_no_other_replaces_it(node: Bench) {
     assert_eq!(in_force(&node.hello(hello(Intent::Keep)).await), None);
     assert_eq!(in_force(&node.hello(hello(Intent::Make)).await), None);
     let expected = list("default");
@@ -671,7 +671,7 @@ async fn a_record_that_another_process_has_is_young_and_has_a_new_id(node: Bench
     assert_eq!((again.id, again.age), (record.id, SECOND), "it is the same process now");
 }
 
-async fn ids_are_kept_for_a_while_and_of_clients_of_the_list_in_force_alone(node: Bench) {
+async fn ids_are_kept_for_a_while_and_only_from_the_list_in_force(node: Bench) {
     node.hello(hello(Intent::Put)).await;
     let sees = |name: &str, id: &str| {
         let seen = vec![("a:1".into(), id.into())];
@@ -719,28 +719,28 @@ macro_rules! both {
 
 both! {
     a_free_name_is_granted_and_told_with_holder_count_and_fence;
-    a_held_name_is_refused_with_its_holder_its_time_and_its_fence;
+    held_name_is_refused_with_its_holder_time_and_fence;
     a_holder_that_claims_again_needs_a_ballot_from_its_own_on;
-    a_note_is_the_holders_and_one_that_was_overtaken_changes_nothing;
+    overtaken_note_and_note_of_another_owner_change_nothing;
     a_page_tells_names_and_none_of_their_other_keys;
     a_renewal_sets_the_hold_count;
-    renewal_is_over_by_its_token_and_raises_the_hold_to_its_ballot;
-    what_was_revoked_is_neither_granted_nor_renewed_wherever_it_was_held;
-    a_revocation_tells_who_holds_it_and_frees_nothing;
-    a_holder_that_was_revoked_has_it_again_by_a_higher_ballot_alone;
+    renewal_is_revoked_by_its_token_and_raises_the_ballot;
+    revoked_ballots_of_a_free_name_are_not_granted_or_renewed;
+    revocation_names_the_holder_and_frees_nothing;
+    revoked_holder_is_granted_only_by_a_higher_ballot;
     a_renewal_that_comes_after_its_release_revives_nothing;
-    a_node_that_was_synced_grants_nothing_up_to_what_others_know;
-    a_node_is_not_synced_with_what_only_a_broken_clock_can_have_dealt;
+    synced_node_grants_only_above_its_floor;
+    floor_of_a_sync_stays_below_a_fence_of_a_broken_clock;
     a_fence_more_than_a_day_ahead_is_no_other_names_business;
     a_script_delivered_twice_changes_nothing;
     a_ballot_not_above_the_fence_is_stale_and_writes_nothing;
     the_fence_outlives_the_hold;
-    several_names_are_granted_all_or_none_and_the_first_that_refuses_decides;
-    a_renewal_extends_what_is_held_and_nothing_else;
+    claim_of_several_names_is_all_or_none_by_the_first_refusal;
+    renewal_extends_the_holders_lock_and_nothing_else;
     a_renewal_past_the_ttl_heals_and_does_not_extend;
     a_healed_node_learns_the_fence;
-    a_renewal_of_several_names_that_others_hold_in_part_writes_nothing;
-    only_the_owner_releases;
+    renewal_of_names_held_by_others_in_part_writes_nothing;
+    release_by_another_owner_frees_nothing;
     a_release_raises_the_fence_whether_it_was_held_or_not;
     a_late_withdrawal_of_an_earlier_ask_undoes_no_later_one;
     a_release_hands_over_to_the_first_waiter;
@@ -748,22 +748,22 @@ both! {
     claim_of_a_free_name_hands_it_to_the_first_waiter;
     claim_that_barges_hands_nothing_over;
     a_ballot_up_to_the_bar_hands_nothing_over;
-    a_ballot_up_to_what_the_node_was_synced_to_hands_nothing_over;
+    ballot_up_to_the_floor_of_a_synced_node_hands_nothing_over;
     waiter_that_has_not_asked_again_is_handed_nothing;
     withdrawal_leaves_the_place;
     withdrawal_takes_its_owners_place_again;
     waiters_that_nobody_hears_for_are_skipped_in_one_call;
     readers_at_the_head_are_handed_the_name_together;
-    reader_that_asks_below_what_it_was_handed_is_told_that;
+    reader_claim_below_its_handed_over_ballot_is_stale;
     release_of_a_reader_ends_no_other;
     claim_of_permits_looks_at_the_gate;
     a_hold_that_was_taken_away_hands_over_like_any_other;
     claim_of_several_names_joins_no_queue;
     a_question_writes_nothing;
-    a_list_is_put_in_force_where_none_is_and_no_other_takes_its_place;
+    first_list_is_put_in_force_and_no_other_replaces_it;
     a_list_lapses_that_nobody_keeps_in_force;
     a_list_is_written_again_when_little_of_it_is_left;
     claims_of_another_list_are_refused_and_all_else_is_done;
     a_record_that_another_process_has_is_young_and_has_a_new_id;
-    ids_are_kept_for_a_while_and_of_clients_of_the_list_in_force_alone;
+    ids_are_kept_for_a_while_and_only_from_the_list_in_force;
 }

@@ -52,7 +52,7 @@ async fn a_caller_whose_rounds_are_used_up_gives_up_and_says_so(world: impl Worl
 
 /// In memory only: with memory nodes, tests can count claims apart from other operations.
 #[tokio::test(start_paused = true)]
-async fn each_node_is_asked_once_a_round_and_in_no_more_rounds_than_allowed() {
+async fn each_node_gets_one_claim_a_round_up_to_max_rounds() {
     let world = Memory::start(3).await;
     let (client, other) = (world.client().await, world.client().await);
     let _guard = other.lock("it").acquire(PATIENCE).await.unwrap();
@@ -66,7 +66,7 @@ async fn each_node_is_asked_once_a_round_and_in_no_more_rounds_than_allowed() {
     }
 }
 
-async fn rounds_bound_how_long_a_caller_waits_for_its_turn_in_this_process(world: impl World) {
+async fn max_rounds_bound_the_wait_for_a_turn_in_this_process(world: impl World) {
     let (client, other) = (world.client().await, world.client().await);
     let guard = other.lock("it").acquire(PATIENCE).await.unwrap();
     let first = client.lock("it");
@@ -114,7 +114,7 @@ async fn a_key_format_keeps_tenants_apart_on_the_same_nodes(world: impl World) {
     eventually("it is free", async || !is_taken(&lock).await).await;
 }
 
-async fn names_that_a_client_with_a_key_format_is_told_can_be_given_back(world: impl World) {
+async fn names_are_reported_without_the_key_format_of_the_client(world: impl World) {
     let tenant = |format: &'static str| world.client_with(move |builder| builder.key_format(format));
     let (acme, umbrella) = (tenant("acme/{name}z").await, tenant("umbrella/{name}z").await);
     let session = acme.session().grant(PATIENCE).await.unwrap();
@@ -143,9 +143,9 @@ async fn names_that_a_client_with_a_key_format_is_told_can_be_given_back(world: 
 both! {
     3 nodes:
         a_default_wait_is_that_of_the_quorum_or_of_the_lock,
-        rounds_bound_how_long_a_caller_waits_for_its_turn_in_this_process,
+        max_rounds_bound_the_wait_for_a_turn_in_this_process,
         rounds_that_no_quorum_answers_are_unavailable,
         a_key_format_keeps_tenants_apart_on_the_same_nodes,
-        names_that_a_client_with_a_key_format_is_told_can_be_given_back;
+        names_are_reported_without_the_key_format_of_the_client;
     memory 3 nodes: a_caller_whose_rounds_are_used_up_gives_up_and_says_so;
 }

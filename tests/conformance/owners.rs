@@ -13,7 +13,7 @@ use crate::world::World;
 const SECOND: Duration = Duration::from_secs(1);
 const MS: Duration = Duration::from_millis(1);
 
-async fn an_owner_acquires_again_what_it_holds_and_frees_it_with_the_last_guard(world: impl World) {
+async fn owner_reacquires_its_lock_and_frees_it_with_the_last_guard(world: impl World) {
     let (client, owner) = (world.client().await, Owner::new());
     let lock = || client.lock("it").owned_by(&owner);
     let outer = lock().acquire(PATIENCE).await.unwrap();
@@ -31,7 +31,7 @@ async fn an_owner_acquires_again_what_it_holds_and_frees_it_with_the_last_guard(
     drop(anew);
 }
 
-async fn owners_exclude_each_other_and_whoever_has_none(world: impl World) {
+async fn owners_exclude_each_other_and_callers_without_an_owner(world: impl World) {
     let (client, other) = (world.client().await, world.client().await);
     let (mine, yours) = (Owner::new(), Owner::new());
     let guard = client.lock("it").owned_by(&mine).acquire(PATIENCE).await.unwrap();
@@ -72,7 +72,7 @@ async fn tasks_of_one_owner_that_acquire_at_once_get_one_hold(world: impl World)
     }
 }
 
-async fn who_gives_up_lets_the_next_of_its_owner_acquire(world: impl World) {
+async fn cancelled_caller_lets_the_next_of_its_owner_acquire(world: impl World) {
     let (client, other, owner) = (world.client().await, world.client().await, Owner::new());
     let guard = other.lock("it").acquire(PATIENCE).await.unwrap();
     let lock = client.lock("it").owned_by(&owner);
@@ -114,7 +114,7 @@ async fn a_lock_that_its_owner_lost_is_acquired_anew(world: impl World) {
     assert!(anew.is_held());
 }
 
-async fn a_shutdown_ends_what_an_owner_waits_for(world: impl World) {
+async fn shutdown_ends_the_waits_of_an_owner(world: impl World) {
     let (client, other, owner) = (world.client().await, world.client().await, Owner::new());
     let _guard = other.lock("it").acquire(PATIENCE).await.unwrap();
     let lock = client.lock("it").owned_by(&owner);
@@ -133,12 +133,12 @@ async fn a_bad_name_is_refused_with_an_owner_too(world: impl World) {
 
 both! {
     3 nodes:
-        an_owner_acquires_again_what_it_holds_and_frees_it_with_the_last_guard,
-        owners_exclude_each_other_and_whoever_has_none,
+        owner_reacquires_its_lock_and_frees_it_with_the_last_guard,
+        owners_exclude_each_other_and_callers_without_an_owner,
         an_owner_acquires_a_set_again_in_whatever_order,
         tasks_of_one_owner_that_acquire_at_once_get_one_hold,
-        who_gives_up_lets_the_next_of_its_owner_acquire,
+        cancelled_caller_lets_the_next_of_its_owner_acquire,
         a_lock_that_its_owner_lost_is_acquired_anew,
-        a_shutdown_ends_what_an_owner_waits_for,
+        shutdown_ends_the_waits_of_an_owner,
         a_bad_name_is_refused_with_an_owner_too;
 }

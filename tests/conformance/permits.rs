@@ -9,7 +9,7 @@ use crate::world::World;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-async fn no_more_permits_are_held_than_the_largest_number_in_use(world: impl World) {
+async fn held_permits_never_exceed_the_largest_number_in_use(world: impl World) {
     let (client, other) = (world.client().await, world.client().await);
     let (few, many) = (client.semaphore("it", 2), other.semaphore("it", 3));
     let two = few.acquire(2, PATIENCE).await.unwrap();
@@ -117,7 +117,7 @@ async fn a_gate_that_is_handed_over_is_a_gate(world: impl World) {
 
 both! {
     3 nodes:
-        no_more_permits_are_held_than_the_largest_number_in_use,
+        held_permits_never_exceed_the_largest_number_in_use,
         a_name_is_held_as_a_lock_or_as_a_gate,
         a_gate_that_is_handed_over_is_a_gate;
 }

@@ -76,7 +76,7 @@ async fn readers_that_come_after_a_writer_that_waits_enter_after_it(world: impl 
 }
 
 /// A writer that gives up leaves the queue, and keeps no reader out.
-async fn readers_behind_a_writer_that_gives_up_enter_beside_those_that_read(world: impl World) {
+async fn reader_enters_beside_readers_when_a_writer_gives_up(world: impl World) {
     let (client, other) = (world.client().await, world.client().await);
     let (prices, same) = (client.rw_lock("a"), other.rw_lock("a"));
     let reader = prices.read(PATIENCE).await.unwrap();
@@ -136,7 +136,7 @@ async fn a_writer_is_not_starved_by_readers(world: impl World) {
     }
 }
 
-async fn writers_tokens_are_above_all_before_and_readers_between_those_of_writers(world: impl World) {
+async fn tokens_of_readers_lie_between_those_of_writers(world: impl World) {
     let (client, other) = (world.client().await, world.client().await);
     let (prices, same) = (client.rw_lock("a"), other.rw_lock("a"));
     let (mut written, mut read) = (0, 0);
@@ -230,7 +230,7 @@ async fn a_writer_whose_time_is_over_becomes_no_reader(world: impl World) {
     assert!(other.write(PATIENCE).await.is_ok());
 }
 
-async fn a_writer_that_was_revoked_is_told_so_when_it_becomes_a_reader(world: impl World) {
+async fn downgrade_of_a_revoked_writer_reports_the_revocation(world: impl World) {
     let client = world.client().await;
     let writer = client.rw_lock("a").write(PATIENCE).await.unwrap();
     let lease = writer.lease();
@@ -260,7 +260,7 @@ async fn a_writer_whose_time_ends_on_the_way_becomes_no_reader(world: impl World
     assert!(error.is_lost() || error.is_unavailable(), "{error}");
 }
 
-async fn who_becomes_a_reader_is_not_told_that_it_was_lost(world: impl World) {
+async fn downgrade_of_a_writer_reports_no_loss(world: impl World) {
     let client = world.client().await;
     let lock = client.rw_lock_with("a", &client.options().ttl(3 * SECOND)).unwrap();
     let writer = lock.write(PATIENCE).await.unwrap();
@@ -290,7 +290,7 @@ async fn a_reader_is_refused_to_become_the_writer_and_told_why(world: impl World
     assert!(reader.is_held());
 }
 
-async fn a_reader_is_renewed_and_found_by_who_looks(world: impl World) {
+async fn reader_is_renewed_and_found_by_an_inspection(world: impl World) {
     let (client, other) = (world.client_with(|builder| builder.ttl(300 * MS)).await, world.client().await);
     let reader = client.rw_lock("a").read(PATIENCE).await.unwrap();
     assert!(other.rw_lock("a").write(SECOND).await.unwrap_err().is_timeout());
@@ -322,7 +322,7 @@ async fn bad_names_are_refused_for_readers_and_writers(world: impl World) {
     assert!(client.rw_lock_with("", &client.options()).unwrap_err().is_config());
 }
 
-async fn a_reader_that_nobody_keeps_out_costs_each_node_a_claim_and_a_release(world: impl World) {
+async fn uncontended_reader_costs_each_node_a_claim_and_a_release(world: impl World) {
     let client = world.client().await;
     let asked = || world.all().iter().map(|&node| world.asked(node)).collect::<Vec<_>>();
     let _other = world.client().await.rw_lock("a").read(PATIENCE).await.unwrap();
@@ -337,7 +337,7 @@ async fn a_reader_that_nobody_keeps_out_costs_each_node_a_claim_and_a_release(wo
     assert!(asked().iter().zip(&two_more).all(|(now, then)| *now <= most(then)), "{before:?}, {:?}", asked());
 }
 
-async fn what_a_node_forgot_of_a_reader_is_healed_by_its_next_renewal(world: impl World) {
+async fn reader_lost_by_one_node_is_healed_by_the_next_renewal(world: impl World) {
     let client = world.client_with(|builder| builder.ttl(2 * world.ttl())).await;
     let reader = client.rw_lock("a").read(PATIENCE).await.unwrap();
     world.held_everywhere("a").await;
@@ -351,22 +351,22 @@ both! {
     3 nodes:
         readers_hold_it_together_and_a_writer_alone,
         readers_that_come_after_a_writer_that_waits_enter_after_it,
-        readers_behind_a_writer_that_gives_up_enter_beside_those_that_read,
+        reader_enters_beside_readers_when_a_writer_gives_up,
         readers_that_wait_enter_together,
         a_writer_is_not_starved_by_readers,
-        writers_tokens_are_above_all_before_and_readers_between_those_of_writers,
+        tokens_of_readers_lie_between_those_of_writers,
         each_reader_has_an_expiry_of_its_own,
         a_writer_becomes_a_reader_without_a_gap,
         a_reader_is_refused_to_become_the_writer_and_told_why,
         readers_that_were_revoked_let_go,
         bad_names_are_refused_for_readers_and_writers,
-        a_reader_that_nobody_keeps_out_costs_each_node_a_claim_and_a_release,
-        what_a_node_forgot_of_a_reader_is_healed_by_its_next_renewal;
+        uncontended_reader_costs_each_node_a_claim_and_a_release,
+        reader_lost_by_one_node_is_healed_by_the_next_renewal;
     memory 3 nodes:
         a_writer_whose_time_is_over_becomes_no_reader,
-        a_writer_that_was_revoked_is_told_so_when_it_becomes_a_reader,
+        downgrade_of_a_revoked_writer_reports_the_revocation,
         a_writer_whose_time_ends_on_the_way_becomes_no_reader,
-        a_reader_is_renewed_and_found_by_who_looks;
+        reader_is_renewed_and_found_by_an_inspection;
     memory 4 nodes:
-        who_becomes_a_reader_is_not_told_that_it_was_lost;
+        downgrade_of_a_writer_reports_no_loss;
 }

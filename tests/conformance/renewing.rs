@@ -97,7 +97,7 @@ async fn loss_is_told_by_the_deadline_when_nodes_die(mut world: impl World) {
 
 /// `healed` and `lost` count together. After N - quorum + 1 of them, no quorum of nodes can have
 /// held the lock without a break, so it is lost now.
-async fn loss_is_told_with_the_next_renewal_when_a_majority_of_keys_is_deleted(world: impl World) {
+async fn loss_by_deleted_keys_is_reported_by_the_next_renewal(world: impl World) {
     let client = long_client(&world).await;
     let guard = client.lock("deleted").acquire(PATIENCE).await.unwrap();
     world.held_everywhere("deleted").await;
@@ -111,7 +111,7 @@ async fn loss_is_told_with_the_next_renewal_when_a_majority_of_keys_is_deleted(w
     world.freed("deleted").await;
 }
 
-async fn loss_is_told_with_the_next_renewal_when_others_hold_a_majority(world: impl World) {
+async fn loss_to_other_holders_is_reported_by_the_next_renewal(world: impl World) {
     let client = long_client(&world).await;
     let guard = client.lock("taken").acquire(PATIENCE).await.unwrap();
     world.held_everywhere("taken").await;
@@ -220,8 +220,8 @@ both! {
     5 nodes: a_renewed_lock_outlives_its_ttl, a_lock_without_renewal_ends_by_its_deadline,
         loss_is_told_by_the_deadline_when_nodes_hang,
         loss_is_told_by_the_deadline_when_nodes_die,
-        loss_is_told_with_the_next_renewal_when_a_majority_of_keys_is_deleted,
-        loss_is_told_with_the_next_renewal_when_others_hold_a_majority,
+        loss_by_deleted_keys_is_reported_by_the_next_renewal,
+        loss_to_other_holders_is_reported_by_the_next_renewal,
         a_minority_that_forgot_is_healed_by_renewal;
     3 nodes: a_lock_that_expired_is_not_revived_by_nodes_that_come_back,
         a_release_in_flight_with_a_renewal_leaves_nothing_behind,

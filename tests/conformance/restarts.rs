@@ -51,7 +51,7 @@ async fn a_node_that_restarts_empty_is_healed_and_quarantined(mut world: impl Wo
     world.held_everywhere("last").await;
 }
 
-async fn a_node_that_forgot_does_not_grant_again_what_is_held(mut world: impl World) {
+async fn forgetful_node_grants_no_lock_that_is_still_held(mut world: impl World) {
     let (first, second) = (settled(&world).await, settled(&world).await);
     let lock = first.lock_with("kept", &first.options().ttl(max_ttl(&world)).auto_renew(false)).unwrap();
     world.take(2, "kept").await;
@@ -108,7 +108,7 @@ async fn a_lock_does_not_outlive_its_deadline_by_a_node_that_has_just_restarted<
     panic!("the node was never healed before the deadline");
 }
 
-async fn a_node_that_restarted_renews_again_once_no_round_counts_what_it_forgot(mut world: impl World) {
+async fn restarted_node_renews_again_once_its_doubt_is_over(mut world: impl World) {
     let client = settled(&world).await;
     let guard = client.lock("kept").acquire(PATIENCE).await.unwrap();
     world.held_everywhere("kept").await;
@@ -127,6 +127,6 @@ async fn a_node_that_restarted_renews_again_once_no_round_counts_what_it_forgot(
 
 both! {
     5 nodes: a_node_that_restarts_empty_is_healed_and_quarantined;
-    3 nodes: a_node_that_forgot_does_not_grant_again_what_is_held, a_lock_does_not_outlive_its_deadline_by_a_node_that_has_just_restarted,
-        a_node_that_restarted_renews_again_once_no_round_counts_what_it_forgot;
+    3 nodes: forgetful_node_grants_no_lock_that_is_still_held, a_lock_does_not_outlive_its_deadline_by_a_node_that_has_just_restarted,
+        restarted_node_renews_again_once_its_doubt_is_over;
 }

@@ -38,7 +38,7 @@ async fn quorum_table_of_one_to_nine_nodes(mut world: impl World) {
     }
 }
 
-async fn every_mask_of_nodes_held_by_a_foreigner(world: impl World) {
+async fn claim_wins_only_if_a_foreigner_holds_a_minority_of_nodes(world: impl World) {
     let client = world.client().await;
     for mask in 0..32 {
         let name = format!("mask/{mask:05b}");
@@ -90,7 +90,7 @@ async fn a_slow_majority_fails_even_if_it_grants(world: impl World) {
     world.freed("slow").await;
 }
 
-async fn one_hung_and_one_dead_node_of_five_do_not_matter(mut world: impl World) {
+async fn lock_on_five_nodes_works_with_one_hung_and_one_dead(mut world: impl World) {
     let client = world.client().await;
     world.hang(3);
     world.kill(4);
@@ -198,8 +198,8 @@ async fn an_acquisition_dropped_at_any_point_leaves_nothing_behind(world: impl W
 }
 
 both! {
-    5 nodes: every_mask_of_nodes_held_by_a_foreigner, a_grant_that_arrives_after_the_round_failed_is_released,
-        a_slow_majority_fails_even_if_it_grants, one_hung_and_one_dead_node_of_five_do_not_matter,
+    5 nodes: claim_wins_only_if_a_foreigner_holds_a_minority_of_nodes, a_grant_that_arrives_after_the_round_failed_is_released,
+        a_slow_majority_fails_even_if_it_grants, lock_on_five_nodes_works_with_one_hung_and_one_dead,
         stale_fences_cost_one_more_round_trip_and_no_failure, clients_that_split_the_votes_all_get_their_turn,
         an_acquisition_dropped_at_any_point_leaves_nothing_behind;
     3 nodes: tokens_grow_from_holder_to_holder_across_clients;
@@ -229,7 +229,7 @@ mod in_memory {
 
     /// In memory only: a test cannot make a broken connection deliver late.
     #[tokio::test(start_paused = true)]
-    async fn late_withdrawal_of_a_failed_round_does_not_undo_the_round_that_won() {
+    async fn late_withdrawal_of_a_failed_round_spares_the_winning_round() {
         let world = Memory::start(5).await;
         let client = world.client_with(|builder| builder.ttl(600 * SECOND)).await;
         for node in 0..3 {
@@ -268,7 +268,7 @@ mod in_memory {
 
     /// In memory only: this test needs a network that reorders and loses messages.
     #[tokio::test(start_paused = true)]
-    async fn never_two_inside_on_a_network_that_delays_loses_and_reorders() {
+    async fn network_with_delay_loss_and_reordering_lets_one_holder_in() {
         let world = Memory::start(5).await;
         let options = LockOptions::default().ttl(2 * SECOND);
         let clients = [world.client().await, world.client().await];

@@ -124,7 +124,7 @@ fn watchers_left(ttl: Duration, end: impl AsyncFnOnce(LockGuard)) {
 }
 
 #[test]
-fn who_watches_for_a_token_ends_with_the_lock() {
+fn cancellation_watcher_ends_with_the_lock() {
     watchers_left(60 * SECOND, async |guard| {
         let token = guard.cancellation();
         guard.release().await.unwrap();
@@ -143,7 +143,7 @@ fn who_watches_for_a_token_ends_with_the_lock() {
 }
 
 #[test]
-fn lost_outside_of_any_runtime_is_told_by_the_runtime_that_connected() {
+fn loss_outside_of_a_runtime_is_reported_by_the_connecting_one() {
     let home = runtime();
     let guard = home.block_on(async {
         let quorum = Quorum::builder().ttl(TTL).in_memory(3).unwrap();

@@ -137,7 +137,7 @@ fn body<T: Send + 'static>(body: impl Future<Output = T> + Send + 'static) -> Bo
     body.boxed()
 }
 
-async fn a_body_works_while_it_is_held_and_everything_is_free_behind_it(world: impl World) {
+async fn lock_is_held_during_the_body_and_free_afterwards(world: impl World) {
     let client = world.client().await;
     for face in FACES {
         let held = async {
@@ -173,7 +173,7 @@ async fn whatever_a_body_fails_with_everything_is_free_behind_it(world: impl Wor
 }
 
 /// Two of three nodes hang while all bodies work.
-async fn a_body_is_dropped_the_moment_what_it_works_under_is_lost(world: impl World) {
+async fn body_is_dropped_when_its_lock_is_lost(world: impl World) {
     let ttl = 2 * world.ttl();
     let client = world.client_with(|builder: QuorumBuilder| builder.ttl(ttl)).await;
     let bodies = Bodies::new();
@@ -200,7 +200,7 @@ async fn a_body_is_dropped_the_moment_what_it_works_under_is_lost(world: impl Wo
     }
 }
 
-async fn who_stops_waiting_drops_the_body_and_everything_is_freed(world: impl World) {
+async fn cancelled_run_drops_its_body_and_frees_everything(world: impl World) {
     let client = world.client().await;
     let bodies = Bodies::new();
     let runs = FACES.map(|face| face.run(&client, PATIENCE, bodies.endless(face)));
@@ -248,7 +248,7 @@ async fn a_release_that_nobody_confirms_is_a_warning(world: impl World) {
     }
 }
 
-async fn what_a_body_was_given_keeps_nothing_when_it_has_ended(world: impl World) {
+async fn handle_returned_by_a_body_holds_nothing_after_its_end(world: impl World) {
     let client = world.client().await;
     let leader: LeaderLease = client.election("a").run(PATIENCE, async |leader| leader).await.unwrap();
     world.freed("a").await;
@@ -294,7 +294,7 @@ async fn a_body_that_revokes_its_session_goes_on(world: impl World) {
 }
 
 /// A handle that the body gave away does not keep the session.
-async fn who_drops_a_body_ends_its_session_for_all_its_handles(world: impl World) {
+async fn dropped_body_ends_its_session_for_all_handles(world: impl World) {
     let client = world.client().await;
     let (gives, mut given) = tokio::sync::mpsc::unbounded_channel::<Session>();
     let endless = async |session: Session| {
@@ -338,7 +338,7 @@ async fn a_task_of_its_own_runs_a_body(world: impl World) {
     locked.await.unwrap().unwrap();
 }
 
-async fn what_has_no_time_of_its_own_waits_for_as_long_as_its_options_say(world: impl World) {
+async fn default_reads_writes_and_campaigns_wait_as_long_as_set(world: impl World) {
     let wait = SECOND / 5;
     let client = world.client_with(|builder: QuorumBuilder| builder.wait(wait)).await;
     let taken = client.lock("a").acquire(PATIENCE).await.unwrap();
@@ -373,17 +373,17 @@ async fn a_session_waits_for_a_quorum_for_as_long_as_its_options_say(mut world: 
 
 both! {
     3 nodes:
-        a_body_works_while_it_is_held_and_everything_is_free_behind_it,
+        lock_is_held_during_the_body_and_free_afterwards,
         whatever_a_body_fails_with_everything_is_free_behind_it,
-        a_body_is_dropped_the_moment_what_it_works_under_is_lost,
-        who_stops_waiting_drops_the_body_and_everything_is_freed,
+        body_is_dropped_when_its_lock_is_lost,
+        cancelled_run_drops_its_body_and_frees_everything,
         a_body_that_panics_leaves_nothing,
         a_release_that_nobody_confirms_is_a_warning,
-        what_a_body_was_given_keeps_nothing_when_it_has_ended,
+        handle_returned_by_a_body_holds_nothing_after_its_end,
         a_leaders_body_proclaims,
         a_body_that_revokes_its_session_goes_on,
-        who_drops_a_body_ends_its_session_for_all_its_handles,
+        dropped_body_ends_its_session_for_all_handles,
         a_task_of_its_own_runs_a_body,
-        what_has_no_time_of_its_own_waits_for_as_long_as_its_options_say,
+        default_reads_writes_and_campaigns_wait_as_long_as_set,
         a_session_waits_for_a_quorum_for_as_long_as_its_options_say;
 }

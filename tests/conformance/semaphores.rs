@@ -49,7 +49,7 @@ async fn nothing_is_left(world: &impl World, client: &Quorum, permits: u32) {
     }
 }
 
-async fn no_more_permits_are_held_than_there_are(world: impl World) {
+async fn held_permits_never_exceed_the_semaphores_number(world: impl World) {
     let clients = join_all((0..4).map(|_| world.client())).await;
     let (held, most) = (Arc::new(AtomicUsize::new(0)), AtomicUsize::new(0));
     let works = clients.iter().flat_map(|client| [client.clone(), client.clone()]).map(|client| {
@@ -75,7 +75,7 @@ async fn no_more_permits_are_held_than_there_are(world: impl World) {
     nothing_is_left(&world, &clients[0], 3).await;
 }
 
-async fn each_holder_has_a_permit_that_no_other_has_and_tokens_grow(world: impl World) {
+async fn each_permit_has_one_holder_and_a_growing_token(world: impl World) {
     let (client, other) = (world.client().await, world.client().await);
     let (semaphore, another) = (client.semaphore("it", 3), other.semaphore("it", 3));
     let guards = [one(&semaphore).await, one(&another).await, one(&semaphore).await];
@@ -114,7 +114,7 @@ async fn several_permits_are_taken_together_or_not_at_all(world: impl World) {
     assert!(all.ensure(600 * SECOND).unwrap_err().is_lost());
 }
 
-async fn whoever_came_first_is_served_first_whatever_it_wants(world: impl World) {
+async fn first_waiter_is_served_first_whatever_it_requests(world: impl World) {
     let (client, large, small) = (world.client().await, world.client().await, world.client().await);
     let semaphore = client.semaphore("it", 2);
     let (first, second) = (one(&semaphore).await, one(&semaphore).await);
@@ -146,7 +146,7 @@ async fn whoever_came_first_is_served_first_whatever_it_wants(world: impl World)
     assert!(late.await.unwrap().is_held());
 }
 
-async fn an_uncontended_permit_costs_each_node_a_claim_and_two_releases(world: impl World) {
+async fn uncontended_permit_costs_each_node_a_claim_and_two_releases(world: impl World) {
     let client = world.client().await;
     let semaphore = client.semaphore("it", 5);
     let asked = || world.all().iter().map(|&node| world.asked(node)).collect::<Vec<_>>();
@@ -186,7 +186,7 @@ async fn a_permit_that_is_free_is_found_among_many_that_are_held(world: impl Wor
     }
 }
 
-async fn whoever_waits_for_one_of_many_is_told_of_any(world: impl World) {
+async fn waiter_for_one_of_many_permits_wakes_at_any_release(world: impl World) {
     let (client, other) = (world.client().await, world.client().await);
     let semaphore = client.semaphore("it", 40);
     let mut held = join_all((0..40).map(|_| one(&semaphore))).await;
@@ -214,7 +214,7 @@ async fn waited_for(client: &Quorum, permits: u32) -> usize {
     waited.into_iter().filter(|waits| *waits).count()
 }
 
-async fn whoever_waits_for_more_than_it_watches_gets_them(world: impl World) {
+async fn waiter_for_more_permits_than_it_watches_gets_them(world: impl World) {
     let (client, other) = (world.client().await, world.client().await);
     let held = client.semaphore("it", 17).acquire(17, PATIENCE).await.unwrap();
     let another = other.semaphore("it", 17);
@@ -227,7 +227,7 @@ async fn whoever_waits_for_more_than_it_watches_gets_them(world: impl World) {
     assert_eq!(waiting.await.unwrap().permits().len(), 17);
 }
 
-async fn whoever_waits_for_more_than_it_watches_does_so_to_the_end(world: impl World) {
+async fn waiter_for_more_permits_than_it_watches_waits_to_the_end(world: impl World) {
     let (client, other) = (world.client().await, world.client().await);
     let semaphore = client.semaphore("it", 17);
     let most = semaphore.acquire(16, PATIENCE).await.unwrap();
@@ -247,7 +247,7 @@ async fn whoever_waits_for_more_than_it_watches_does_so_to_the_end(world: impl W
     drop(last);
 }
 
-async fn whoever_gives_up_at_any_moment_leaves_nothing_behind(world: impl World) {
+async fn acquisition_cancelled_at_any_moment_leaves_nothing_behind(world: impl World) {
     let (client, other) = (world.client().await, world.client().await);
     let semaphore = client.semaphore("it", 3);
     let two = semaphore.acquire(2, PATIENCE).await.unwrap();
@@ -261,7 +261,7 @@ async fn whoever_gives_up_at_any_moment_leaves_nothing_behind(world: impl World)
     assert!(semaphore.acquire(3, PATIENCE).await.unwrap().is_held());
 }
 
-async fn whoever_loses_one_permit_loses_all(world: impl World) {
+async fn holder_that_loses_one_permit_loses_all(world: impl World) {
     let (client, other) = (world.client_with(|builder| builder.ttl(world.ttl())).await, world.client().await);
     let semaphore = client.semaphore("it", 3);
     let two = semaphore.acquire(2, PATIENCE).await.unwrap();
@@ -307,7 +307,7 @@ async fn a_body_runs_with_its_permits_and_not_without(world: impl World) {
     nothing_is_left(&world, &other, 2).await;
 }
 
-async fn bad_numbers_and_names_are_refused_with_what_to_do(world: impl World) {
+async fn bad_permit_numbers_and_names_are_refused_with_a_hint(world: impl World) {
     // A busy machine takes seconds for the many names below.
     let client = world.client_with(|builder| builder.node_timeout(20 * SECOND)).await;
     let too_many = MAX_PERMITS + 1;
@@ -337,7 +337,7 @@ async fn bad_numbers_and_names_are_refused_with_what_to_do(world: impl World) {
     assert_eq!(all.permits().len(), MAX_PERMITS as usize);
 }
 
-async fn a_shutdown_ends_those_that_wait_and_frees_what_is_held(world: impl World) {
+async fn shutdown_ends_waiters_and_frees_held_permits(world: impl World) {
     let (client, other) = (world.client().await, world.client().await);
     let semaphore = client.semaphore("it", 2);
     let guard = semaphore.acquire(2, PATIENCE).await.unwrap();
@@ -367,21 +367,21 @@ async fn permits_are_held_by_a_majority_and_not_by_less(mut world: impl World) {
 
 both! {
     3 nodes:
-        no_more_permits_are_held_than_there_are,
-        each_holder_has_a_permit_that_no_other_has_and_tokens_grow,
+        held_permits_never_exceed_the_semaphores_number,
+        each_permit_has_one_holder_and_a_growing_token,
         several_permits_are_taken_together_or_not_at_all,
-        whoever_came_first_is_served_first_whatever_it_wants,
-        an_uncontended_permit_costs_each_node_a_claim_and_two_releases,
+        first_waiter_is_served_first_whatever_it_requests,
+        uncontended_permit_costs_each_node_a_claim_and_two_releases,
         a_permit_that_is_free_is_found_among_many_that_are_held,
-        whoever_waits_for_one_of_many_is_told_of_any,
-        whoever_waits_for_more_than_it_watches_gets_them,
-        whoever_gives_up_at_any_moment_leaves_nothing_behind,
-        whoever_loses_one_permit_loses_all,
+        waiter_for_one_of_many_permits_wakes_at_any_release,
+        waiter_for_more_permits_than_it_watches_gets_them,
+        acquisition_cancelled_at_any_moment_leaves_nothing_behind,
+        holder_that_loses_one_permit_loses_all,
         a_body_runs_with_its_permits_and_not_without,
-        bad_numbers_and_names_are_refused_with_what_to_do,
-        a_shutdown_ends_those_that_wait_and_frees_what_is_held,
+        bad_permit_numbers_and_names_are_refused_with_a_hint,
+        shutdown_ends_waiters_and_frees_held_permits,
         permits_are_held_by_a_majority_and_not_by_less;
     memory 3 nodes:
-        whoever_waits_for_more_than_it_watches_does_so_to_the_end,
+        waiter_for_more_permits_than_it_watches_waits_to_the_end,
         permits_are_renewed_for_as_long_as_they_are_held;
 }

@@ -19,7 +19,7 @@ mod redis {
     use super::*;
 
     #[tokio::test]
-    async fn a_server_that_lost_the_script_gets_it_again_within_the_same_call() {
+    async fn server_without_the_script_gets_it_within_the_same_call() {
         let servers = servers(3).await;
         let client = unguarded(&servers).connect_all().await;
         for _ in 0..3 {
@@ -87,7 +87,7 @@ mod redis {
     }
 
     #[tokio::test]
-    async fn fresh_servers_vote_on_no_claim_until_every_forgotten_hold_has_ended() {
+    async fn fresh_servers_do_not_vote_until_forgotten_holds_have_ended() {
         let (fresh, others) = (new_servers(3).await, new_servers(3).await);
         let builder = |servers: &[Server]| crate::common::builder().nodes(servers.iter().map(Server::url));
         let careful = builder(&fresh).connect().await.unwrap();
@@ -104,7 +104,7 @@ mod redis {
     }
 
     #[tokio::test]
-    async fn another_process_behind_a_known_address_is_quarantined_however_long_it_has_been_up() {
+    async fn other_process_behind_a_known_address_is_quarantined() {
         let servers = new_servers(2).await;
         servers[0].make_old();
         let mut proxy = Proxy::to(servers[0].port()).await;

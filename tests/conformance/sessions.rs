@@ -65,7 +65,7 @@ async fn lost(session: &Session) -> LostReason {
     reason
 }
 
-async fn a_session_holds_what_it_locks_until_it_unlocks_it(world: impl World) {
+async fn session_holds_its_locks_until_it_unlocks_them(world: impl World) {
     let (client, other) = (world.client().await, world.client().await);
     let session = session(&client).await;
     session.lock(["b", "a", "b"], PATIENCE).await.unwrap();
@@ -83,7 +83,7 @@ async fn a_session_holds_what_it_locks_until_it_unlocks_it(world: impl World) {
     assert!(!is_free(&other, "c").await);
 }
 
-async fn a_session_locks_all_names_or_none_and_is_told_what_is_held_and_by_whom(world: impl World) {
+async fn session_locks_all_names_or_none_and_names_the_conflicts(world: impl World) {
     let (client, other) = (world.client().await, world.client().await);
     let (session, another) = (session(&client).await, session(&other).await);
     another.lock(["b"], PATIENCE).await.unwrap();
@@ -151,7 +151,7 @@ async fn a_part_of_a_set_is_unlocked_and_the_rest_is_held_and_renewed(world: imp
     assert!(guard.is_held());
 }
 
-async fn what_is_unlocked_while_its_renewal_is_under_way_is_not_lost_and_stays_free(world: impl World) {
+async fn name_unlocked_during_its_renewal_stays_free_without_a_loss(world: impl World) {
     let (client, other) = (world.client().await, world.client().await);
     // The session must last until the unlock. Its first renewal is sent when two thirds of its ttl
     // are left.
@@ -170,7 +170,7 @@ async fn what_is_unlocked_while_its_renewal_is_under_way_is_not_lost_and_stays_f
     world.freed("a").await;
 }
 
-async fn what_is_not_held_is_not_unlocked_and_nothing_is_freed(world: impl World) {
+async fn unlock_of_an_unheld_name_is_refused_and_frees_nothing(world: impl World) {
     let (client, other) = (world.client().await, world.client().await);
     let session = session(&client).await;
     session.lock(["a", "b"], PATIENCE).await.unwrap();
@@ -186,7 +186,7 @@ async fn what_is_not_held_is_not_unlocked_and_nothing_is_freed(world: impl World
     assert!(!is_free(&other, "a").await);
 }
 
-async fn a_revocation_frees_everything_and_ends_the_session_for_all_handles(world: impl World) {
+async fn revoked_session_frees_its_locks_and_ends_for_all_handles(world: impl World) {
     let client = world.client().await;
     let session = session(&client).await;
     let handle = session.clone();
@@ -267,7 +267,7 @@ async fn a_session_outlives_several_ttls(world: impl World) {
     }
 }
 
-async fn who_loses_one_lock_loses_all(world: impl World) {
+async fn session_that_loses_one_lock_loses_all(world: impl World) {
     let (client, other) = (world.client().await, world.client().await);
     let session = lasting(&world, &client).await;
     session.lock(["a", "b"], PATIENCE).await.unwrap();
@@ -324,7 +324,7 @@ async fn each_lock_has_a_token_above_all_earlier_ones_of_its_names(world: impl W
     assert_eq!(tokens.len(), 2, "each has its own");
 }
 
-async fn what_is_held_is_locked_again_without_asking_nodes(world: impl World) {
+async fn held_name_is_locked_again_without_a_request_to_nodes(world: impl World) {
     let client = world.client().await;
     let session = client.session().ttl(60 * SECOND).grant(PATIENCE).await.unwrap();
     session.lock(["a", "b"], PATIENCE).await.unwrap();
@@ -361,7 +361,7 @@ async fn callers_of_one_session_that_want_the_same_names_share_them(world: impl 
 }
 
 /// A call acquires the names that are missing when the call begins, and no others.
-async fn what_another_caller_unlocks_while_a_call_waits_for_the_rest_is_not_held(world: impl World) {
+async fn name_unlocked_during_another_lock_call_is_not_held(world: impl World) {
     let (client, other) = (world.client().await, world.client().await);
     let session = session(&client).await;
     session.lock(["a"], PATIENCE).await.unwrap();
@@ -379,7 +379,7 @@ async fn what_another_caller_unlocks_while_a_call_waits_for_the_rest_is_not_held
     eventually("a is free", async || is_free(&other, "a").await).await;
 }
 
-async fn who_stops_locking_leaves_nothing_and_the_next_caller_asks(world: impl World) {
+async fn cancelled_lock_call_leaves_nothing_and_lets_the_next_run(world: impl World) {
     let (client, other) = (world.client().await, world.client().await);
     let session = session(&client).await;
     let guard = other.lock("b").acquire(PATIENCE).await.unwrap();
@@ -397,7 +397,7 @@ async fn who_stops_locking_leaves_nothing_and_the_next_caller_asks(world: impl W
     eventually("nobody waits for b", async || is_free(&other, "b").await).await;
 }
 
-async fn a_session_that_is_dropped_while_locks_are_acquired_leaves_nothing(world: impl World) {
+async fn session_dropped_during_lock_calls_leaves_nothing(world: impl World) {
     let (client, other) = (world.client().await, world.client().await);
     for step in 0..6 {
         let session = session(&client).await;
@@ -419,7 +419,7 @@ async fn a_session_that_is_dropped_while_locks_are_acquired_leaves_nothing(world
     }
 }
 
-async fn other_code_joins_a_session_by_its_id(world: impl World) {
+async fn session_is_joined_by_its_id_in_its_own_client(world: impl World) {
     let (client, other) = (world.client().await, world.client().await);
     let session = session(&client).await;
     let joined = client.join_session(session.id()).unwrap();
@@ -450,7 +450,7 @@ async fn code_below_a_scope_has_the_session(world: impl World) {
     assert!(Session::current().is_none());
 }
 
-async fn a_session_begins_when_a_quorum_votes_and_without_locks_it_needs_none(mut world: impl World) {
+async fn session_needs_a_quorum_to_begin_and_none_without_locks(mut world: impl World) {
     let client = world.client().await;
     let session = brief(&world, &client).await;
     let error = client.session().ttl(MS).grant(SECOND).await.unwrap_err();
@@ -471,7 +471,7 @@ async fn a_session_begins_when_a_quorum_votes_and_without_locks_it_needs_none(mu
     assert_eq!(session.revoke().await.unwrap(), Released::Released, "nothing is to be confirmed");
 }
 
-async fn who_only_looks_is_granted_no_session(world: impl World) {
+async fn read_only_client_is_granted_no_session(world: impl World) {
     let client = world.client_with(quorumlock::QuorumBuilder::onlooker).await;
     let error = client.session().grant(SECOND).await.unwrap_err();
     assert!(error.is_config() && error.to_string().contains("only inspects"), "{error}");
@@ -490,7 +490,7 @@ async fn a_shutdown_ends_sessions(world: impl World) {
     assert!(client.session().grant(SECOND).await.unwrap_err().is_closed());
 }
 
-async fn a_lock_that_nobody_else_wants_costs_each_node_a_claim_and_a_release(world: impl World) {
+async fn uncontended_session_lock_costs_a_claim_and_a_release(world: impl World) {
     let client = world.client().await;
     let session = session(&client).await;
     let asked = || world.all().iter().map(|&node| world.asked(node)).collect::<Vec<_>>();
@@ -540,7 +540,7 @@ async fn names_that_make_no_sense_are_refused_and_nothing_is_lost(world: impl Wo
 
 /// Another session that locks the names in the other order could wait for this session, and both
 /// would wait for ever.
-async fn session_that_waits_below_what_it_holds_is_logged(world: impl World) {
+async fn session_that_waits_for_a_name_below_its_own_is_logged(world: impl World) {
     let (client, other) = (world.client().await, world.client().await);
     let _held = other.lock_all(["a", "z"]).acquire(PATIENCE).await.unwrap();
     let session = session(&client).await;
@@ -559,30 +559,30 @@ async fn session_that_waits_below_what_it_holds_is_logged(world: impl World) {
 
 both! {
     3 nodes:
-        a_session_holds_what_it_locks_until_it_unlocks_it,
-        a_session_locks_all_names_or_none_and_is_told_what_is_held_and_by_whom,
+        session_holds_its_locks_until_it_unlocks_them,
+        session_locks_all_names_or_none_and_names_the_conflicts,
         a_part_of_a_set_is_unlocked_and_the_rest_is_held_and_renewed,
-        what_is_unlocked_while_its_renewal_is_under_way_is_not_lost_and_stays_free,
-        what_is_not_held_is_not_unlocked_and_nothing_is_freed,
-        a_revocation_frees_everything_and_ends_the_session_for_all_handles,
+        name_unlocked_during_its_renewal_stays_free_without_a_loss,
+        unlock_of_an_unheld_name_is_refused_and_frees_nothing,
+        revoked_session_frees_its_locks_and_ends_for_all_handles,
         the_last_handle_frees_everything,
         a_session_that_is_not_renewed_expires_and_frees_everything,
-        who_loses_one_lock_loses_all,
+        session_that_loses_one_lock_loses_all,
         loss_is_told_by_the_deadline_when_nodes_hang,
         each_lock_has_a_token_above_all_earlier_ones_of_its_names,
-        what_is_held_is_locked_again_without_asking_nodes,
+        held_name_is_locked_again_without_a_request_to_nodes,
         callers_of_one_session_that_want_the_same_names_share_them,
-        what_another_caller_unlocks_while_a_call_waits_for_the_rest_is_not_held,
-        who_stops_locking_leaves_nothing_and_the_next_caller_asks,
-        a_session_that_is_dropped_while_locks_are_acquired_leaves_nothing,
-        other_code_joins_a_session_by_its_id,
+        name_unlocked_during_another_lock_call_is_not_held,
+        cancelled_lock_call_leaves_nothing_and_lets_the_next_run,
+        session_dropped_during_lock_calls_leaves_nothing,
+        session_is_joined_by_its_id_in_its_own_client,
         code_below_a_scope_has_the_session,
-        who_only_looks_is_granted_no_session,
+        read_only_client_is_granted_no_session,
         a_shutdown_ends_sessions,
-        a_lock_that_nobody_else_wants_costs_each_node_a_claim_and_a_release,
+        uncontended_session_lock_costs_a_claim_and_a_release,
         names_that_make_no_sense_are_refused_and_nothing_is_lost;
     memory 3 nodes:
-        session_that_waits_below_what_it_holds_is_logged,
+        session_that_waits_for_a_name_below_its_own_is_logged,
         a_session_outlives_several_ttls,
-        a_session_begins_when_a_quorum_votes_and_without_locks_it_needs_none;
+        session_needs_a_quorum_to_begin_and_none_without_locks;
 }

@@ -49,7 +49,7 @@ async fn a_set_is_held_as_a_whole_or_not_at_all(world: impl World) {
     }
 }
 
-async fn neither_the_order_of_names_nor_repeats_matter(world: impl World) {
+async fn set_ignores_the_order_and_repeats_of_its_names(world: impl World) {
     let (client, other) = (world.client().await, world.client().await);
     let guard = client.lock_all(["b", "a", "b"]).acquire(PATIENCE).await.unwrap();
     assert_eq!(guard.names().collect::<Vec<_>>(), ["a", "b"]);
@@ -153,7 +153,7 @@ async fn sets_that_overlap_do_not_deadlock(world: impl World) {
     join_all(rounds).await;
 }
 
-async fn callers_of_one_process_with_sets_that_overlap_do_not_deadlock(world: impl World) {
+async fn overlapping_sets_in_one_process_do_not_deadlock(world: impl World) {
     let client = world.client().await;
     let sets = [["a", "b"], ["b", "c"], ["c", "a"], ["b", "a"]];
     let rounds = sets.map(|names| {
@@ -167,7 +167,7 @@ async fn callers_of_one_process_with_sets_that_overlap_do_not_deadlock(world: im
     join_all(rounds).await;
 }
 
-async fn whoever_loses_one_name_of_a_set_loses_all(world: impl World) {
+async fn set_that_loses_one_name_loses_all(world: impl World) {
     let (client, other) = (world.client_with(|builder| builder.ttl(world.ttl())).await, world.client().await);
     let guard = client.lock_all(["a", "b"]).acquire(PATIENCE).await.unwrap();
     world.answer(async || other.revoke("b").await).await.unwrap();
@@ -261,7 +261,7 @@ async fn a_thousand_names_are_one_claim_and_more_are_refused(world: impl World) 
     assert!(client.lock_all_with(["a", "b"], &options.ttl(5 * SECOND)).unwrap().acquire(PATIENCE).await.is_ok());
 }
 
-async fn a_set_that_nobody_else_wants_costs_each_node_a_claim_and_a_release(world: impl World) {
+async fn uncontended_set_costs_each_node_a_claim_and_a_release(world: impl World) {
     let client = world.client().await;
     let asked = || world.all().iter().map(|&node| world.asked(node)).collect::<Vec<_>>();
     for many in [2, 100] {
@@ -278,7 +278,7 @@ async fn a_set_that_nobody_else_wants_costs_each_node_a_claim_and_a_release(worl
 
 /// A set without time to wait joins no queue of this process.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_set_without_time_to_wait_keeps_nobody_from_one_of_its_names() {
+async fn set_without_time_to_wait_keeps_no_caller_from_its_names() {
     let quorum = Quorum::in_memory(3).unwrap();
     // An unfair caller keeps its turn in this process until the lock is released.
     let unfair = quorum.options().fair(false);
@@ -298,16 +298,16 @@ async fn a_set_without_time_to_wait_keeps_nobody_from_one_of_its_names() {
 
 both! {
     3 nodes:
-        a_set_that_nobody_else_wants_costs_each_node_a_claim_and_a_release,
+        uncontended_set_costs_each_node_a_claim_and_a_release,
         a_set_is_held_as_a_whole_or_not_at_all,
-        neither_the_order_of_names_nor_repeats_matter,
+        set_ignores_the_order_and_repeats_of_its_names,
         a_sets_token_is_above_all_earlier_tokens_of_its_names,
         a_set_that_waits_keeps_the_names_before_that_one,
         a_set_that_gives_up_leaves_nothing,
         a_set_is_not_starved_by_locks_on_its_names,
         sets_that_overlap_do_not_deadlock,
-        callers_of_one_process_with_sets_that_overlap_do_not_deadlock,
-        whoever_loses_one_name_of_a_set_loses_all,
+        overlapping_sets_in_one_process_do_not_deadlock,
+        set_that_loses_one_name_loses_all,
         a_set_that_no_node_holds_as_a_whole_is_held,
         a_set_that_waited_has_one_token_that_nodes_know,
         a_thousand_names_are_one_claim_and_more_are_refused;

@@ -38,7 +38,7 @@ async fn revoked_name_of_a_set_that_waits_is_taken_anew(world: impl World) {
 }
 
 /// The session waits for a. Once it has a, it gets b and c together, with one owner.
-async fn one_of_several_names_that_came_at_once_is_unlocked(world: impl World) {
+async fn name_granted_together_with_another_is_unlocked_alone(world: impl World) {
     let ttl = 2 * world.ttl();
     let client = world.client_with(|builder| builder.ttl(ttl)).await;
     let other = world.client().await;
@@ -79,7 +79,7 @@ async fn one_of_several_names_that_came_at_once_is_unlocked(world: impl World) {
 both! {
     3 nodes:
         revoked_name_of_a_set_that_waits_is_taken_anew,
-        one_of_several_names_that_came_at_once_is_unlocked;
+        name_granted_together_with_another_is_unlocked_alone;
 }
 
 /// Each client in these tests has a network of its own.

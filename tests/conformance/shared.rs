@@ -20,7 +20,7 @@ fn now() -> u64 {
     u64::try_from(wall.as_micros()).unwrap()
 }
 
-async fn a_corrupt_fence_on_one_node_keeps_nobody_from_that_name_or_another(world: impl World) {
+async fn corrupt_fence_on_one_node_blocks_no_name(world: impl World) {
     let (client, other) = (world.client().await, world.client().await);
     world.raise(0, "corrupt", CORRUPT).await;
     for client in [&client, &other, &client] {
@@ -32,7 +32,7 @@ async fn a_corrupt_fence_on_one_node_keeps_nobody_from_that_name_or_another(worl
     }
 }
 
-async fn corrupt_fences_on_a_quorum_say_what_to_do_and_keep_nobody_from_another_name(world: impl World) {
+async fn corrupt_fences_on_a_quorum_block_only_that_name_with_a_hint(world: impl World) {
     let client = world.client().await;
     for node in 0..2 {
         world.raise(node, "corrupt", CORRUPT).await;
@@ -78,7 +78,7 @@ async fn a_claim_under_way_at_a_shutdown_leaves_the_name_free(world: impl World)
     }
 }
 
-async fn a_caller_who_is_never_polled_keeps_the_lock_from_nobody_else(world: impl World) {
+async fn unpolled_caller_keeps_the_lock_from_no_other_client(world: impl World) {
     let (client, other) = (world.client_with(|builder| builder.ttl(600 * SECOND)).await, world.client().await);
     let lock = client.lock("it");
     let guard = lock.acquire(PATIENCE).await.unwrap();
@@ -125,7 +125,7 @@ mod down {
     use crate::world::Memory;
 
     #[tokio::test(start_paused = true)]
-    async fn a_node_that_is_down_all_the_time_is_asked_once_to_release_what_was_entered_and_renewed() {
+    async fn node_down_through_hold_and_renewals_gets_one_release() {
         let mut world = Memory::start(3).await;
         world.kill(2);
         let client = world.client_with(|builder| builder.ttl(9 * SECOND)).await;
@@ -141,7 +141,7 @@ mod down {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_node_that_a_renewal_may_have_healed_is_asked_until_it_confirms() {
+    async fn node_healed_by_a_renewal_gets_releases_until_it_confirms() {
         let mut world = Memory::start(3).await;
         world.kill(2);
         let client = world.client_with(|builder| builder.ttl(9 * SECOND)).await;
@@ -159,9 +159,9 @@ mod down {
 }
 
 both! {
-    3 nodes: a_corrupt_fence_on_one_node_keeps_nobody_from_that_name_or_another,
-        corrupt_fences_on_a_quorum_say_what_to_do_and_keep_nobody_from_another_name, a_fence_two_days_ahead_lifts_the_tokens_of_its_name_only,
-        a_claim_under_way_at_a_shutdown_leaves_the_name_free, a_caller_who_is_never_polled_keeps_the_lock_from_nobody_else,
+    3 nodes: corrupt_fence_on_one_node_blocks_no_name,
+        corrupt_fences_on_a_quorum_block_only_that_name_with_a_hint, a_fence_two_days_ahead_lifts_the_tokens_of_its_name_only,
+        a_claim_under_way_at_a_shutdown_leaves_the_name_free, unpolled_caller_keeps_the_lock_from_no_other_client,
         a_try_beside_a_caller_whom_no_quorum_answers_is_unavailable,
         clients_with_other_prefixes_do_not_see_each_others_locks;
 }

@@ -14,14 +14,14 @@ const MS: Duration = Duration::from_millis(1);
 
 both! {
     3 nodes:
-    a_ticket_is_resumed_once_and_before_all_who_wait,
+    ticket_is_resumed_once_and_before_all_waiters,
     a_ticket_is_released_by_any_client,
     a_ticket_that_was_revoked_is_not_resumed;
     memory 3 nodes:
     a_ticket_is_too_late_when_another_has_held_the_lock;
 }
 
-async fn a_ticket_is_resumed_once_and_before_all_who_wait(world: impl World) {
+async fn ticket_is_resumed_once_and_before_all_waiters(world: impl World) {
     let (one, other) = (world.client().await, world.client().await);
     let guard = one.lock("a").acquire(PATIENCE).await.unwrap();
     let (token, lease) = (guard.token(), guard.lease());

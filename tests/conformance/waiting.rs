@@ -92,7 +92,7 @@ async fn held_by_others_is_a_timeout_or_none(world: impl World) {
     assert!(answered(|| lock.try_acquire()).await.is_some());
 }
 
-async fn a_waiter_gets_the_whole_ttl_and_not_what_is_left_of_its_patience(world: impl World) {
+async fn lock_gets_the_whole_ttl_whatever_its_timeout(world: impl World) {
     let client = world.client_with(|builder| builder.ttl(600 * SECOND)).await;
     let guard = client.lock("whole").acquire(PATIENCE).await.unwrap();
     assert!(guard.remaining() > 500 * SECOND);
@@ -118,7 +118,7 @@ async fn a_majority_out_of_reach_is_never_told_as_somebody_holds_it(mut world: i
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
 }
 
-async fn those_behind_a_caller_are_told_what_it_heard_also_where_their_time_ends_with_its(mut world: impl World) {
+async fn waiters_behind_an_unavailable_caller_are_unavailable_too(mut world: impl World) {
     let client = world.client().await;
     (0..3).for_each(|node| world.kill(node));
     let lock = client.lock("unclear");
@@ -128,7 +128,7 @@ async fn those_behind_a_caller_are_told_what_it_heard_also_where_their_time_ends
     }
 }
 
-async fn a_majority_that_holds_it_is_told_as_such_with_a_minority_down(mut world: impl World) {
+async fn contention_is_a_timeout_though_a_minority_is_down(mut world: impl World) {
     let client = world.client().await;
     for node in 0..3 {
         world.take(node, "clear").await;
@@ -157,8 +157,8 @@ async fn a_waiter_goes_on_when_a_majority_comes_back(mut world: impl World) {
 both! {
     5 nodes: a_hundred_tasks_on_one_name_finish_with_never_two_inside,
         a_majority_out_of_reach_is_never_told_as_somebody_holds_it,
-        those_behind_a_caller_are_told_what_it_heard_also_where_their_time_ends_with_its,
-        a_majority_that_holds_it_is_told_as_such_with_a_minority_down, a_waiter_goes_on_when_a_majority_comes_back;
+        waiters_behind_an_unavailable_caller_are_unavailable_too,
+        contention_is_a_timeout_though_a_minority_is_down, a_waiter_goes_on_when_a_majority_comes_back;
     3 nodes: callers_of_one_process_are_served_in_the_order_they_came, more_callers_than_allowed_are_refused_at_once,
-        caller_is_told_that_its_own_process_holds_the_lock, held_by_others_is_a_timeout_or_none, a_waiter_gets_the_whole_ttl_and_not_what_is_left_of_its_patience;
+        caller_is_told_that_its_own_process_holds_the_lock, held_by_others_is_a_timeout_or_none, lock_gets_the_whole_ttl_whatever_its_timeout;
 }

@@ -89,7 +89,7 @@ fn sqlstate(error: &Error) -> Option<String> {
 }
 
 #[tokio::test]
-async fn a_transaction_is_committed_under_the_lock_which_is_released_behind_it() {
+async fn transaction_commits_under_the_lock_and_then_releases_it() {
     let database = Database::new("under_the_lock").await;
     let quorum = Quorum::in_memory(3).unwrap();
     let lock = held(&quorum).await;
@@ -130,7 +130,7 @@ async fn the_paused_holder_is_refused_after_the_next_one_wrote() {
 }
 
 #[tokio::test]
-async fn nothing_is_committed_once_the_lock_is_lost() {
+async fn lost_lock_commits_nothing() {
     let database = Database::new("lost").await;
     let quorum = Quorum::in_memory(3).unwrap();
     let paused = quorum.options().ttl(Duration::from_millis(300)).auto_renew(false);
@@ -145,7 +145,7 @@ async fn nothing_is_committed_once_the_lock_is_lost() {
 }
 
 #[tokio::test]
-async fn nothing_is_committed_if_the_lock_ends_within_the_margin() {
+async fn lock_that_ends_within_the_margin_commits_nothing() {
     let database = Database::new("margin").await;
     let quorum = Quorum::in_memory(3).unwrap();
     let lock = held(&quorum).await;
@@ -170,7 +170,7 @@ async fn a_transaction_that_has_failed_is_no_success() {
 }
 
 #[tokio::test]
-async fn what_the_server_refuses_at_the_commit_was_not_committed() {
+async fn commit_refused_by_the_server_writes_nothing() {
     let database = Database::new("refused").await;
     database.run("ALTER TABLE orders ADD UNIQUE (state) DEFERRABLE INITIALLY DEFERRED").await;
     database.run("INSERT INTO orders (id, state) VALUES (43, 'shipped')").await;
@@ -202,7 +202,7 @@ async fn an_error_that_decides_nothing_leaves_it_unknown() {
 }
 
 #[tokio::test]
-async fn the_next_holder_waits_for_a_transaction_that_is_not_decided_and_sees_what_it_wrote() {
+async fn next_holder_waits_for_an_undecided_transaction_and_sees_it() {
     let database = Database::new("not_decided").await;
     let quorum = Quorum::in_memory(3).unwrap();
     let (early, late) = paused_and_next(&quorum).await;
@@ -224,7 +224,7 @@ async fn the_next_holder_waits_for_a_transaction_that_is_not_decided_and_sees_wh
 }
 
 #[tokio::test]
-async fn a_stale_transaction_that_waited_for_the_next_holder_is_refused() {
+async fn stale_transaction_is_refused_after_a_wait_for_next_holder() {
     let database = Database::new("waited").await;
     let quorum = Quorum::in_memory(3).unwrap();
     let (early, late) = paused_and_next(&quorum).await;
@@ -248,7 +248,7 @@ async fn a_stale_transaction_that_waited_for_the_next_holder_is_refused() {
 /// At these isolation levels, a transaction reads the data as of its beginning, although it reads
 /// the fence later.
 #[tokio::test]
-async fn nobody_writes_by_what_was_read_before_the_fence() {
+async fn snapshot_from_before_the_fence_is_refused() {
     let database = Database::new("snapshots").await;
     for (level, resource) in [("REPEATABLE READ", "new"), ("REPEATABLE READ", "known"), ("SERIALIZABLE", "known")] {
         database.run("INSERT INTO quorumlock_fences VALUES ('known', 1) ON CONFLICT DO NOTHING").await;
@@ -266,7 +266,7 @@ async fn nobody_writes_by_what_was_read_before_the_fence() {
 
 /// The answer to COMMIT is lost, and the lock is released. The next holder waits for the outcome.
 #[tokio::test]
-async fn an_unknown_outcome_can_be_asked_for_and_the_next_holder_waits_for_it() {
+async fn next_holder_waits_for_an_unknown_outcome_and_can_read_it() {
     let database = Database::new("unknown").await;
     // The COMMIT waits for a lock that the test holds.
     database
@@ -310,7 +310,7 @@ async fn an_unknown_outcome_can_be_asked_for_and_the_next_holder_waits_for_it() 
 }
 
 #[tokio::test]
-async fn the_highest_of_many_tokens_is_left_and_none_writes_after_a_higher_one() {
+async fn postgres_writes_of_many_tokens_end_in_order_at_the_highest() {
     let database = Database::new("many").await;
     database.run("CREATE TABLE history (step BIGSERIAL, fence BIGINT NOT NULL)").await;
     let tokens = tokens();

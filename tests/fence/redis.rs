@@ -79,7 +79,7 @@ async fn tokens_are_compared_exactly() {
 }
 
 #[tokio::test]
-async fn any_command_is_carried_out_and_its_reply_is_returned() {
+async fn fenced_command_runs_and_returns_its_reply() {
     let server = Server::start().await;
     let mut connection = connected(&server).await;
     let call = |command| Call::new("fence", 7, command);
@@ -130,7 +130,7 @@ async fn a_client_needs_no_more_than_eval() {
 }
 
 #[tokio::test]
-async fn the_highest_of_many_tokens_is_left_and_none_writes_after_a_higher_one() {
+async fn redis_writes_of_many_tokens_end_in_order_at_the_highest() {
     let server = Server::start().await;
     let tokens = tokens();
     let highest = all_write(&tokens, async |token| {

@@ -64,7 +64,7 @@ async fn a_read_keeps_earlier_holders_from_writing_behind_it() {
 }
 
 #[tokio::test]
-async fn what_was_removed_keeps_its_fence() {
+async fn removed_object_keeps_its_fence() {
     let (_bucket, stores) = stores().await;
     for store in &stores {
         put(store, KEY, 8, b"packed").await.unwrap();
@@ -134,7 +134,7 @@ async fn a_write_without_an_answer_is_written_once() {
 /// The outcome of a write is unknown. The next write with the same token settles this outcome, even
 /// if both contents are equal: after that, the first write comes too late.
 #[tokio::test]
-async fn a_write_whose_outcome_is_unknown_comes_too_late_after_the_next_one() {
+async fn write_of_unknown_outcome_is_refused_after_the_next_write() {
     let (_bucket, stores) = stores().await;
     for store in &stores {
         put(store, KEY, 7, b"packed").await.unwrap();
@@ -195,7 +195,7 @@ async fn a_key_that_would_become_another_one_is_an_error() {
 }
 
 #[tokio::test]
-async fn the_highest_of_many_tokens_is_left_and_none_writes_after_a_higher_one() {
+async fn s3_writes_of_many_tokens_end_in_order_at_the_highest() {
     let (bucket, stores) = stores().await;
     let tokens = tokens();
     for store in &stores {

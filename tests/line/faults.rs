@@ -107,7 +107,7 @@ async fn a_lost_request_never_ran_and_a_lost_reply_did() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_held_back_is_overtaken() {
+async fn release_overtakes_a_claim_that_is_held_back() {
     let mut bench = Bench::new();
     bench.faults.hold_back(Verb::Claim);
     bench.ask(0, Verb::Claim);
@@ -168,7 +168,7 @@ impl Listener for Told {
 }
 
 #[tokio::test(start_paused = true)]
-async fn each_of_two_clients_is_told_what_concerns_it() {
+async fn clients_of_one_node_each_get_all_of_its_events() {
     let mut bench = Bench::new();
     let clients = ["one", "other"].map(Told::client);
     clients.iter().for_each(|client| bench.node.listen(0, client.clone()));

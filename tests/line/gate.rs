@@ -24,7 +24,7 @@ async fn at_gate(client: &Quorum) -> Inspected {
 
 /// The waiter has the gate, and its client dies. The nodes do not notice that.
 #[tokio::test(start_paused = true)]
-async fn waiter_for_permits_that_is_killed_delays_the_next_by_a_hand_over() {
+async fn killed_waiter_for_permits_delays_the_next_by_one_handover() {
     let world = World::new(3, &millis(NEAR), &LockOptions::default());
     let pool = |client: usize| world.clients[client].0.semaphore("pool", 1);
     let holder = pool(0).acquire(1, PATIENCE).await.unwrap();
@@ -107,7 +107,7 @@ async fn calls<F: Future<Output = Result<(), Error>>>(world: &World, work: impl 
 }
 
 #[tokio::test(start_paused = true)]
-async fn waiters_at_a_gate_ask_hardly_more_often_than_those_for_a_lock() {
+async fn gate_waiters_cost_at_most_about_twice_the_lock_calls() {
     let world = World::new(1 + WAITERS, &millis(NEAR), &LockOptions::default());
     let held = world.clients[0].0.lock("one").acquire(PATIENCE).await.unwrap();
     let lock = calls(&world, async |quorum| quorum.lock("one").acquire(MINUTE).await.map(drop)).await;

@@ -92,7 +92,7 @@ fn ideal(hold: Duration, round_trip: Duration) -> f64 {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_section_costs_one_round_trip_within_a_process_and_between_processes() {
+async fn section_costs_one_round_trip_in_and_across_processes() {
     for clients in [16, 4, 1] {
         let fair = sixteen(NEAR, &LockOptions::default(), clients).await;
         assert!(fair.per_second >= 0.93 * ideal(5 * MS, 10 * MS) && fair.spread() <= 1.1, "{clients}: {fair:?}");
@@ -101,21 +101,21 @@ async fn a_section_costs_one_round_trip_within_a_process_and_between_processes()
 }
 
 #[tokio::test(start_paused = true)]
-async fn contenders_in_several_processes_are_served_more_evenly_than_by_barging() {
+async fn fair_contenders_are_served_more_evenly_than_unfair_ones() {
     let fair = sixteen(NEAR, &LockOptions::default(), 4).await;
     let barging = sixteen(NEAR, &LockOptions::default().fair(false), 4).await;
     assert!(fair.spread() < barging.spread(), "{barging:?}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_needs_more_than_a_hand_over_leaves_asks_once_more() {
+async fn waiter_with_a_high_min_validity_claims_once_more() {
     let options = LockOptions::default().min_validity(20_000 * MS);
     let strict = sixteen(NEAR, &options, 4).await;
     assert!(strict.per_second >= 0.85 / 0.025 && strict.spread() <= 1.3 && strict.calls <= 20.0, "{strict:?}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_load_on_the_nodes_does_not_grow_with_the_number_of_waiters() {
+async fn load_on_the_nodes_does_not_grow_with_the_waiters() {
     for clients in [16, 64] {
         let world = World::new(clients, &millis(NEAR), &LockOptions::default());
         let many = contend(&world, 64, 5 * MS, LASTS).await;
@@ -145,7 +145,7 @@ async fn a_node_that_is_down_makes_nobody_ask_more_often() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_starves_where_nodes_are_at_unequal_distances() {
+async fn contenders_at_unequal_distances_are_all_served() {
     let world = World::new(4, &millis(REGIONS), &LockOptions::default());
     let far = contend(&world, 64, 5 * MS, 30).await;
     assert!(
@@ -269,7 +269,7 @@ async fn waiters_cut_off_long_ago_cost_the_next_one_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_thousand_waiters_in_one_process_cost_the_nodes_no_more_than_one() {
+async fn thousand_waiters_in_one_process_cost_no_more_than_one() {
     let mut asked = Vec::new();
     for waiters in [1, 1_000] {
         let world = World::new(2, &millis(NEAR), &LockOptions::default());
@@ -329,7 +329,7 @@ async fn hints_that_come_twice_or_only_from_some_nodes_change_little() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_stops_waiting_leaves_the_line() {
+async fn waiter_that_gives_up_leaves_the_queue() {
     let world = World::new(2, &millis(NEAR), &LockOptions::default());
     let (guard, dropped) = held_and_waiting(&world).await;
     dropped.abort();
@@ -345,7 +345,7 @@ async fn whoever_stops_waiting_leaves_the_line() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lock_handed_to_a_caller_who_has_gone_is_released() {
+async fn lock_handed_to_a_caller_that_has_gone_is_released() {
     let world = World::new(2, &millis(NEAR), &LockOptions::default());
     let lock = world.clients[0].0.lock("one");
     let guard = lock.acquire(PATIENCE).await.unwrap();

@@ -146,7 +146,7 @@ impl Bench {
 }
 
 #[tokio::test(start_paused = true)]
-async fn hints_arrive_as_late_as_replies_and_twice_where_they_are_doubled() {
+async fn wakeups_are_delayed_like_replies_and_doubled_on_request() {
     let mut bench = Bench::new();
     assert_eq!(bench.inner.listener().client(), "host/1/uuid");
     bench.faults.delay(SECOND, 20 * MS);
@@ -166,7 +166,7 @@ async fn hints_arrive_as_late_as_replies_and_twice_where_they_are_doubled() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_that_is_down_or_hangs_or_whose_hints_are_lost_gives_none() {
+async fn node_that_is_down_hung_or_lossy_sends_no_wakeups() {
     let mut bench = Bench::new();
     bench.faults.lose_hints(true);
     bench.inner.hint(1);
@@ -183,7 +183,7 @@ async fn a_node_that_is_down_or_hangs_or_whose_hints_are_lost_gives_none() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_missed_and_doubted_is_told_under_the_number_of_the_node() {
+async fn missed_and_suspect_events_carry_the_number_of_the_node() {
     let mut bench = Bench::new();
     bench.inner.listener().missed(0);
     bench.inner.listener().doubted(0);
@@ -199,7 +199,7 @@ async fn what_was_missed_and_doubted_is_told_under_the_number_of_the_node() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_has_nothing_to_do_with_faults_is_passed_on() {
+async fn played_node_passes_on_its_clock_wakeups_and_close() {
     let bench = Bench::new();
     assert_eq!((bench.node.clock_ahead(), bench.node.hints()), (Some(7), false));
     bench.inner.notifies.store(true, Relaxed);
@@ -213,7 +213,7 @@ async fn what_has_nothing_to_do_with_faults_is_passed_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_that_restarted_is_quarantined_until_the_very_end_of_its_time() {
+async fn restarted_node_is_quarantined_until_its_time_has_ended() {
     let bench = Bench::new();
     bench.faults.restart(bench.inner.clone(), 5 * SECOND);
     advance(5 * SECOND - MS).await;
@@ -236,7 +236,7 @@ async fn an_answer_of_an_earlier_life_is_never_told() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_not_answered_times_out_when_it_was_told_to() {
+async fn unanswered_request_times_out_after_the_set_timeout() {
     let mut bench = Bench::new();
     bench.faults.timeout(5 * SECOND);
     bench.ask(0);
@@ -247,7 +247,7 @@ async fn what_is_not_answered_times_out_when_it_was_told_to() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn requests_overtake_each_other_where_they_may_and_none_takes_longer_than_its_delay() {
+async fn requests_overtake_each_other_within_their_delay() {
     let mut bench = Bench::new();
     bench.faults.timeout(60 * SECOND);
     bench.faults.delay(SECOND, Duration::ZERO);

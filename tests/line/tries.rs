@@ -37,7 +37,7 @@ fn winners(got: &[bool]) -> usize {
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_tries_at_one_moment_one_gets_the_lock() {
+async fn simultaneous_tries_give_one_of_them_the_lock() {
     for start in 0..STARTS {
         let world = regions(3);
         let got = at_once(&world, async |quorum| quorum.lock("job").try_acquire().await).await;
@@ -46,7 +46,7 @@ async fn of_tries_at_one_moment_one_gets_the_lock() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_tries_in_five_regions_one_gets_the_lock() {
+async fn simultaneous_tries_in_five_regions_give_one_the_lock() {
     for start in 0..STARTS {
         let world = regions(5);
         let got = at_once(&world, async |quorum| quorum.lock("job").try_acquire().await).await;
@@ -55,7 +55,7 @@ async fn of_tries_in_five_regions_one_gets_the_lock() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_timeouts_of_zero_at_one_moment_one_gets_the_lock() {
+async fn simultaneous_zero_timeouts_give_one_the_lock() {
     for start in 0..STARTS {
         let world = regions(3);
         let got = at_once(&world, async |quorum| match quorum.lock("job").acquire(Duration::ZERO).await {
@@ -68,7 +68,7 @@ async fn of_timeouts_of_zero_at_one_moment_one_gets_the_lock() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_timeouts_shorter_than_a_round_one_gets_the_lock() {
+async fn timeouts_shorter_than_a_round_give_one_the_lock() {
     for start in 0..STARTS {
         let world = regions(3);
         let got = at_once(&world, async |quorum| match quorum.lock("job").acquire(10 * MS).await {
@@ -81,7 +81,7 @@ async fn of_timeouts_shorter_than_a_round_one_gets_the_lock() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_tries_for_several_names_one_gets_them() {
+async fn simultaneous_tries_for_several_names_give_one_all_of_them() {
     for start in 0..STARTS {
         let world = regions(3);
         let got = at_once(&world, async |quorum| quorum.lock_all(["a", "job", "z"]).try_acquire().await).await;
@@ -91,7 +91,7 @@ async fn of_tries_for_several_names_one_gets_them() {
 
 /// Each of the three clients is near a node of its own.
 #[tokio::test(start_paused = true)]
-async fn of_tries_to_read_and_to_write_somebody_gets_it() {
+async fn simultaneous_tries_to_read_or_write_give_one_the_lock() {
     for start in 0..STARTS {
         let world = regions(3);
         let [one, other, third] = [0, 1, 2].map(|client| world.clients[client].0.rw_lock("prices"));
@@ -102,7 +102,7 @@ async fn of_tries_to_read_and_to_write_somebody_gets_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_claims_for_a_period_at_one_moment_one_gets_it() {
+async fn simultaneous_claims_of_a_period_give_one_the_period() {
     for start in 0..STARTS {
         let world = regions(3);
         let got = at_once(&world, async |quorum| quorum.once("report", Duration::from_secs(60)).claim().await).await;
@@ -111,7 +111,7 @@ async fn of_claims_for_a_period_at_one_moment_one_gets_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_tries_for_as_many_permits_each_gets_one() {
+async fn simultaneous_tries_for_enough_permits_give_each_one() {
     for start in 0..STARTS {
         let world = regions(3);
         let got = at_once(&world, async |quorum| quorum.semaphore("slots", 3).try_acquire(1).await).await;
@@ -120,7 +120,7 @@ async fn of_tries_for_as_many_permits_each_gets_one() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_tries_for_fewer_permits_so_many_get_one() {
+async fn simultaneous_tries_for_too_few_permits_give_out_all() {
     for start in 0..STARTS {
         let world = regions(3);
         let got = at_once(&world, async |quorum| quorum.semaphore("slots", 2).try_acquire(1).await).await;

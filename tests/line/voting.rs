@@ -73,7 +73,7 @@ async fn a_waiter_claims_as_soon_as_a_node_comes_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_cannot_wait_until_a_quorum_votes_is_told_so_at_once() {
+async fn acquire_too_short_for_the_quarantine_fails_at_once() {
     let world = quarantined();
     let began = Instant::now();
     let error = world.clients[0].0.lock("job").acquire(10_000 * MS).await.unwrap_err();
@@ -84,7 +84,7 @@ async fn who_cannot_wait_until_a_quorum_votes_is_told_so_at_once() {
 
 /// When the second waiter gives up, the replies that the first waiter got are outdated (seed 435).
 #[tokio::test(start_paused = true)]
-async fn waiter_behind_one_that_no_quorum_answers_says_how_nodes_are_by_now() {
+async fn waiter_behind_an_unanswered_one_reports_fresh_node_states() {
     let world = World::new(1, &millis([10; 3]), &LockOptions::default());
     let (quorum, faults) = &world.clients[0];
     faults[..2].iter().for_each(Faults::kill);

@@ -42,12 +42,12 @@ async fn arrival_is_not_before_most_clocks_where_one_is_behind() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn where_no_nodes_clock_is_known_the_wall_clock_counts() {
+async fn arrival_uses_the_wall_clock_if_no_node_clock_is_known() {
     assert!(arrival([None; 3]).await > about(400_000).start, "the year 2015 is long ago");
 }
 
 #[tokio::test(start_paused = true)]
-async fn clocks_that_cannot_be_right_give_the_first_and_the_last_arrival_and_none_beyond() {
+async fn arrival_from_an_impossible_clock_stays_within_bounds() {
     assert_eq!(arrival([Some(-HOUR); 3]).await, 0, "before 1970");
     assert_eq!(arrival([Some(i128::from(u64::MAX)); 3]).await, 1 << 53, "beyond what nodes count exactly");
 }

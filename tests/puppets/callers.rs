@@ -9,7 +9,7 @@ use crate::answers::{SILENCE, fault, granted, held, released};
 use crate::stage::{MS, SECOND, Stage};
 
 #[tokio::test(start_paused = true)]
-async fn a_single_try_behind_others_waits_for_what_they_hear_and_asks_nobody() {
+async fn try_behind_a_caller_shares_its_replies_and_sends_nothing() {
     let stage = Stage::new(3);
     let _first = stage.acquire(60 * SECOND);
     stage.round(Verb::Claim, |_, _| SILENCE).await;
@@ -22,7 +22,7 @@ async fn a_single_try_behind_others_waits_for_what_they_hear_and_asks_nobody() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_single_try_takes_the_turn_of_one_who_goes_away() {
+async fn try_takes_the_turn_of_a_caller_that_gives_up() {
     let stage = Stage::new(3);
     let first = stage.acquire(60 * SECOND);
     stage.round(Verb::Claim, |_, _| SILENCE).await;
@@ -35,7 +35,7 @@ async fn a_single_try_takes_the_turn_of_one_who_goes_away() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_single_try_behind_a_caller_whom_no_node_answers_is_unavailable_and_not_contended() {
+async fn try_behind_an_unanswered_caller_is_unavailable() {
     let stage = Stage::new(3);
     let _first = stage.acquire(60 * SECOND);
     stage.round(Verb::Claim, |_, _| SILENCE).await;
@@ -49,7 +49,7 @@ async fn a_single_try_behind_a_caller_whom_no_node_answers_is_unavailable_and_no
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_single_try_with_a_short_round_of_its_own_does_not_call_silence_contended() {
+async fn try_with_a_short_round_reports_silence_as_unavailable() {
     let stage = Stage::new(3);
     let _first = stage.acquire(60 * SECOND);
     stage.round(Verb::Claim, |_, _| SILENCE).await;
@@ -62,7 +62,7 @@ async fn a_single_try_with_a_short_round_of_its_own_does_not_call_silence_conten
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_waits_behind_one_who_reaches_no_quorum_is_told_that() {
+async fn waiter_behind_a_caller_with_no_quorum_is_unavailable() {
     let stage = Stage::new(3);
     let _first = stage.acquire(60 * SECOND);
     let second = stage.acquire(SECOND);
@@ -77,7 +77,7 @@ async fn who_waits_behind_one_who_reaches_no_quorum_is_told_that() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_turn_that_comes_when_the_callers_time_has_ended_is_the_next_ones() {
+async fn turn_that_comes_after_the_timeout_goes_to_the_next_caller() {
     // A caller with `fair` off asks only when the caller before it has gone.
     let stage = Stage::with(3, true, |builder| builder.options(LockOptions::default().fair(false)));
     let (guard, _) = stage.won().await;

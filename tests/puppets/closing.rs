@@ -64,7 +64,7 @@ async fn a_claim_under_way_is_released_before_connections_end() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lock_that_is_won_while_another_thread_shuts_down_is_released_before_connections_end() {
+async fn lock_won_during_shutdown_is_released_before_nodes_close() {
     let stage = Stage::new(3);
     let acquiring = stage.acquire(60 * SECOND);
     let claim = stage.round(Verb::Claim, |_, _| SILENCE).await;
@@ -81,7 +81,7 @@ async fn a_lock_that_is_won_while_another_thread_shuts_down_is_released_before_c
 /// The lock's renewal is under way. The timer of its deadline has just fired, and is about to be
 /// set anew. So at this moment the lock has no timer.
 #[tokio::test(start_paused = true)]
-async fn a_lock_whose_timer_is_just_set_anew_while_another_thread_shuts_down_is_lost_too() {
+async fn lock_whose_timer_is_being_reset_is_lost_at_shutdown() {
     let stage = Stage::with(3, true, |builder| builder.ttl(9 * SECOND));
     let (guard, claim) = stage.won().await;
     stage.round(Verb::Renew, |_, _| Some(Ok(Outcome::Extended))).await;
@@ -99,7 +99,7 @@ async fn a_lock_whose_timer_is_just_set_anew_while_another_thread_shuts_down_is_
 /// A shutdown finds locks by their timers. The timers of this lock are gone, and its release has
 /// not been sent yet.
 #[tokio::test(start_paused = true)]
-async fn a_guard_that_is_dropped_while_another_thread_shuts_down_is_released_before_connections_end() {
+async fn guard_dropped_during_shutdown_is_released_before_nodes_close() {
     let stage = Stage::new(3);
     let (guard, claim) = stage.won().await;
     let quorum = stage.quorum.clone();
@@ -111,7 +111,7 @@ async fn a_guard_that_is_dropped_while_another_thread_shuts_down_is_released_bef
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_caller_that_begins_while_another_thread_shuts_down_asks_nobody() {
+async fn caller_that_begins_during_shutdown_sends_no_request() {
     let stage = Stage::new(3);
     let quorum = stage.quorum.clone();
     stage.meanwhile(Reading::Wall, move || {

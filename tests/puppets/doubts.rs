@@ -25,7 +25,7 @@ async fn holder(options: LockOptions) -> (Stage, LockGuard, Asked) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_holder_renews_at_once_when_a_doubt_leaves_no_quorum_behind_its_deadline() {
+async fn holder_renews_at_once_if_a_suspect_leaves_it_no_quorum() {
     let (stage, guard, claim) = holder(LockOptions::default()).await;
     sleep(SECOND).await;
     let before = guard.remaining();
@@ -39,7 +39,7 @@ async fn a_holder_renews_at_once_when_a_doubt_leaves_no_quorum_behind_its_deadli
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_doubt_that_leaves_a_quorum_behind_the_deadline_hurries_nobody() {
+async fn suspect_that_leaves_a_quorum_hastens_no_renewal() {
     let stage = Stage::with(3, true, |builder| builder.ttl(TTL));
     let (_guard, _) = stage.won().await;
     stage.doubted(2);
@@ -57,7 +57,7 @@ async fn a_doubt_about_a_node_that_did_not_grant_hurries_nobody() {
 
 /// The doubt comes between two of the votes: there is no lease yet that could be renewed.
 #[tokio::test(start_paused = true)]
-async fn a_doubt_that_comes_before_the_winning_vote_makes_the_new_holder_renew_at_once() {
+async fn voter_that_turns_suspect_before_the_win_hastens_a_renewal() {
     for (node, hurries) in [(0, true), (2, false)] {
         let stage = Stage::with(3, true, |builder| builder.ttl(TTL));
         let acquiring = stage.acquire(SECOND);
@@ -78,7 +78,7 @@ async fn a_doubt_that_comes_before_the_winning_vote_makes_the_new_holder_renew_a
 /// The doubt comes between two votes of a renewal. Before this renewal, the deadline did not rest
 /// on the doubted node.
 #[tokio::test(start_paused = true)]
-async fn a_doubt_that_comes_before_the_last_vote_of_a_renewal_makes_the_holder_renew_again_at_once() {
+async fn voter_that_turns_suspect_in_a_renewal_hastens_the_next_one() {
     let (stage, _guard, _) = holder(LockOptions::default()).await;
     stage.round(Verb::Renew, |node, _| if node == 2 { extended() } else { SILENCE }).await;
     stage.doubted(2);
@@ -103,7 +103,7 @@ async fn a_doubt_renews_nothing_that_is_not_to_be_renewed() {
 /// Found by seed 86 of commit 5e30884 with plant 17 (`left_behind`). The doubt came together with
 /// the answers of a renewal. From then on, two timers renewed the lease in turns.
 #[tokio::test(start_paused = true)]
-async fn a_doubt_that_comes_with_a_renewals_answers_does_not_double_all_later_renewals() {
+async fn suspect_amid_renewal_replies_doubles_no_later_renewal() {
     let (stage, guard, _) = holder(LockOptions::default()).await;
     stage.round(Verb::Renew, |_, _| SILENCE).await;
     stage.doubted(0);

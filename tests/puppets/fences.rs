@@ -41,7 +41,7 @@ async fn a_corrupt_fence_on_one_node_keeps_nobody_from_any_name() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_fence_two_days_ahead_lifts_only_the_acquisition_that_met_it() {
+async fn fence_two_days_ahead_raises_only_the_acquisition_it_met() {
     let stage = Stage::new(3);
     let acquiring = stage.acquire(60 * SECOND);
     let fence = now() + 2 * DAY;
@@ -68,7 +68,7 @@ async fn a_fence_half_an_hour_ahead_lifts_all_that_follow() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn corrupt_fences_on_a_quorum_are_an_error_that_says_what_to_do_and_others_go_on() {
+async fn corrupt_fences_on_a_quorum_give_advice_and_spare_other_names() {
     let stage = Stage::new(3);
     let trying = stage.try_acquire();
     stage.round(Verb::Claim, |node, _| if node == 2 { granted() } else { stale(CORRUPT) }).await;
@@ -85,7 +85,7 @@ async fn corrupt_fences_on_a_quorum_are_an_error_that_says_what_to_do_and_others
 /// If the answer to the second ask comes too late, the next round begins above the ballot of this
 /// ask. Otherwise each round would begin with a stale ballot, and no round might end in time.
 #[tokio::test(start_paused = true)]
-async fn a_round_begins_above_what_the_one_before_was_lifted_to() {
+async fn round_begins_above_the_raised_ballot_of_the_last_round() {
     let stage = Stage::new(1);
     let acquiring = stage.acquire(60 * SECOND);
     let fence = now() + 2 * DAY;
@@ -107,7 +107,7 @@ async fn two_of_three_answer(stage: &Stage, fence: u64) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_ballot_is_lifted_before_a_far_node_has_answered_and_not_before_a_near_one_has_had_its_time() {
+async fn ballot_is_raised_without_a_far_node_but_not_at_once() {
     let stage = Stage::new(3);
     let acquiring = stage.acquire(60 * SECOND);
     let fence = now() + DAY / 48;
@@ -121,7 +121,7 @@ async fn a_ballot_is_lifted_before_a_far_node_has_answered_and_not_before_a_near
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_fence_two_days_ahead_on_one_node_is_carried_to_no_other_while_one_may_grant() {
+async fn fence_two_days_ahead_on_one_node_is_ignored_if_others_grant() {
     let stage = Stage::new(3);
     let acquiring = stage.acquire(60 * SECOND);
     two_of_three_answer(&stage, now() + 2 * DAY).await;

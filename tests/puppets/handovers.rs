@@ -51,7 +51,7 @@ async fn waiter(stage: &Stage, answer: impl Fn(usize) -> Answer) -> (JoinHandle<
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_quorum_hands_over_is_held_at_once_and_renewed_a_round_trip_later() {
+async fn handover_by_a_quorum_is_held_at_once_and_then_renewed() {
     let stage = Stage::with(3, true, long);
     let (waiting, claim) = waiter(&stage, |_| queued(1)).await;
     let ballot = claim.ballot + 7;
@@ -68,7 +68,7 @@ async fn what_a_quorum_hands_over_is_held_at_once_and_renewed_a_round_trip_later
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lock_that_is_not_renewed_by_itself_gets_its_whole_time_all_the_same() {
+async fn handover_without_auto_renew_is_extended_to_the_full_ttl() {
     let stage = Stage::with(3, true, |builder| {
         builder.options(quorumlock::LockOptions::default().auto_renew(false)).ttl(30 * SECOND)
     });
@@ -81,7 +81,7 @@ async fn a_lock_that_is_not_renewed_by_itself_gets_its_whole_time_all_the_same()
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_handed_over_while_the_waiter_asks_again_wins_that_round() {
+async fn handover_during_a_repeated_claim_wins_that_round() {
     let stage = Stage::with(3, true, long);
     let (waiting, claim) = waiter(&stage, |_| queued(1)).await;
     let again = stage.round(Verb::Claim, |_, _| SILENCE).await;
@@ -91,7 +91,7 @@ async fn what_is_handed_over_while_the_waiter_asks_again_wins_that_round() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_is_refused_until_its_time_ends_while_it_asks_again_is_told_that_others_hold_it() {
+async fn refused_waiter_with_an_unanswered_claim_gets_a_timeout() {
     let stage = Stage::with(3, true, long);
     let waiting = stage.acquire(800 * MS);
     stage.round(Verb::Claim, |_, _| queued(1)).await;
@@ -105,7 +105,7 @@ async fn who_is_refused_until_its_time_ends_while_it_asks_again_is_told_that_oth
 
 /// When the grants come, the round has failed, and the waiter would ask again only much later.
 #[tokio::test(start_paused = true)]
-async fn what_is_granted_late_is_looked_at_when_it_comes() {
+async fn late_grants_of_a_quorum_win_as_soon_as_they_arrive() {
     let stage = Stage::with(3, true, |builder| builder.ttl(3 * SECOND));
     let (waiting, claim) = waiter(&stage, |node| if node == 0 { queued(3) } else { SILENCE }).await;
     // A round lasts for a third of the validity.
@@ -118,7 +118,7 @@ async fn what_is_granted_late_is_looked_at_when_it_comes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_only_a_minority_hands_over_is_claimed_with_its_ballot() {
+async fn handover_by_a_minority_is_claimed_with_its_ballot() {
     let stage = Stage::with(3, true, long);
     let (waiting, claim) = waiter(&stage, |_| queued(1)).await;
     let ballot = claim.ballot + 7;
@@ -131,7 +131,7 @@ async fn what_only_a_minority_hands_over_is_claimed_with_its_ballot() {
 
 /// The node that pushed is far away, so its answer to the claim is not known yet.
 #[tokio::test(start_paused = true)]
-async fn who_gives_a_minority_back_does_not_wait_for_hints_that_cannot_come() {
+async fn waiter_that_withdraws_a_minority_claims_again_soon() {
     let stage = Stage::with(3, true, long);
     let (_waiting, claim) = waiter(&stage, |_| queued(1)).await;
     stage.push(2, handed(&claim, claim.ballot + 7));
@@ -180,7 +180,7 @@ async fn release_is_repeated_where_a_withdrawal_takes_a_place_again() {
 
 /// The waiter's votes come too late. With a place, the waiter would keep the name from others.
 #[tokio::test(start_paused = true)]
-async fn waiter_takes_no_place_again_after_a_round_without_enough_answers() {
+async fn withdrawal_takes_no_queue_entry_after_a_round_without_quorum() {
     let stage = Stage::with(3, true, long);
     let (_waiting, claim) = waiter(&stage, |_| queued(1)).await;
     stage.push(2, handed(&claim, claim.ballot + 7));
@@ -202,7 +202,7 @@ async fn waiter_takes_no_place_again_after_a_round_without_enough_answers() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_handed_over_with_different_ballots_is_lifted() {
+async fn handovers_with_different_ballots_are_claimed_at_the_highest() {
     let stage = Stage::with(3, true, long);
     let (waiting, claim) = waiter(&stage, |_| queued(1)).await;
     stage.push(0, handed(&claim, claim.ballot + 7));
@@ -226,7 +226,7 @@ async fn a_ballot_that_was_pushed_and_called_stale_is_not_asked_with() {
 
 /// A push that does not count may still show that the node holds the name for this owner.
 #[tokio::test(start_paused = true)]
-async fn what_does_not_count_is_asked_for_and_given_back() {
+async fn handovers_that_do_not_count_are_claimed_and_then_released() {
     let stage = Stage::with(3, true, long);
     let (waiting, claim) = waiter(&stage, |_| queued(1)).await;
     let ballot = claim.ballot + 7;
@@ -247,7 +247,7 @@ async fn what_does_not_count_is_asked_for_and_given_back() {
 /// If the waiter gave nothing back, the doubted node would keep others out for as long as a
 /// hand-over lasts.
 #[tokio::test(start_paused = true)]
-async fn what_a_doubted_node_hands_over_is_given_back() {
+async fn handover_by_a_quarantined_node_is_withdrawn() {
     let stage = Stage::with(3, true, long);
     let (_waiting, claim) = waiter(&stage, |_| queued(1)).await;
     stage.push(0, HandedOver { counts: false, ..handed(&claim, claim.ballot + 7) });
@@ -261,7 +261,7 @@ async fn what_a_doubted_node_hands_over_is_given_back() {
 /// For example, a push is received together with the answer that confirms the place, and is read
 /// before this answer.
 #[tokio::test(start_paused = true)]
-async fn what_comes_before_the_answers_to_the_first_claim_counts_with_them() {
+async fn handovers_before_the_first_claims_replies_count_with_them() {
     let stage = Stage::with(3, true, long);
     let waiting = stage.acquire(60 * SECOND);
     let claim = stage.round(Verb::Claim, |_, _| SILENCE).await;
@@ -275,7 +275,7 @@ async fn what_comes_before_the_answers_to_the_first_claim_counts_with_them() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_quorum_hands_over_before_it_may_count_is_claimed_at_once() {
+async fn handover_by_a_quorum_that_came_too_soon_is_claimed_at_once() {
     let stage = Stage::with(3, true, long);
     let waiting = stage.acquire(60 * SECOND);
     let claim = stage.round(Verb::Claim, |_, _| SILENCE).await;
@@ -291,7 +291,7 @@ async fn what_a_quorum_hands_over_before_it_may_count_is_claimed_at_once() {
 /// A node holds the name for the time in the last claim that it carried out. The client counts from
 /// the last claim that the node confirmed. So all claims must have the same time.
 #[tokio::test(start_paused = true)]
-async fn all_claims_of_an_owner_name_the_same_time_whatever_round_trips_are_measured() {
+async fn claims_of_one_owner_name_the_same_handover_time() {
     let stage = Stage::with(3, true, long);
     let _waiting = stage.acquire(60 * SECOND);
     let claim = stage.round(Verb::Claim, |_, _| SILENCE).await;
@@ -321,7 +321,7 @@ async fn a_round_in_which_the_process_stood_still_is_not_measured() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_handed_over_to_an_owner_that_has_ended_is_released() {
+async fn handover_to_an_owner_that_has_ended_is_released() {
     let stage = Stage::with(3, true, long);
     let (waiting, claim) = waiter(&stage, |_| queued(1)).await;
     waiting.abort();
@@ -337,7 +337,7 @@ async fn what_is_handed_over_to_an_owner_that_has_ended_is_released() {
 /// The holder releases soon. A far node pushes before the release has reached this node. When the
 /// release arrives, the node frees the name.
 #[tokio::test(start_paused = true)]
-async fn what_comes_while_a_release_of_its_owner_is_under_way_needs_no_other() {
+async fn handover_before_a_pending_release_needs_no_second_release() {
     let stage = Stage::with(3, true, long);
     let (waiting, claim) = waiter(&stage, |_| queued(1)).await;
     let ballot = claim.ballot + 7;
@@ -357,7 +357,7 @@ async fn what_comes_while_a_release_of_its_owner_is_under_way_needs_no_other() {
 
 /// A push counts only if its ballot is above the ballots that were withdrawn on any node.
 #[tokio::test(start_paused = true)]
-async fn push_up_to_what_was_withdrawn_elsewhere_is_asked_above() {
+async fn handover_after_a_withdrawal_is_claimed_above_that_ballot() {
     for above in [0, 1] {
         let stage = Stage::with(3, true, long);
         let (waiting, claim) = waiter(&stage, |node| if node == 0 { granted() } else { queued(1) }).await;
@@ -373,7 +373,7 @@ async fn push_up_to_what_was_withdrawn_elsewhere_is_asked_above() {
 
 /// With a lower ballot, no node would hand the name over: a pushed ballot is a fence too.
 #[tokio::test(start_paused = true)]
-async fn release_after_a_withdrawal_hands_over_above_what_was_pushed_since() {
+async fn release_after_a_withdrawal_hands_over_above_later_pushes() {
     let stage = Stage::with(3, true, long);
     let (waiting, claim) = waiter(&stage, |node| if node == 0 { granted() } else { queued(1) }).await;
     let withdrawal = stage.only(&[0], Verb::Withdraw, |_, _| released()).await;
@@ -400,7 +400,7 @@ async fn release_after_a_withdrawal_hands_over_with_the_same_ballot() {
 /// If the waiter announced a shorter time, nodes would drop the waiter while a silent node keeps
 /// its round open.
 #[tokio::test(start_paused = true)]
-async fn waiter_says_that_it_asks_again_no_sooner_than_a_round_may_last() {
+async fn waiter_announces_no_retry_sooner_than_a_round_may_last() {
     for (rank, says) in [(1, 2 * SECOND), (3, 10 * SECOND)] {
         let stage = Stage::with(3, true, long);
         let (_waiting, _) = waiter(&stage, |_| queued(rank)).await;
@@ -412,7 +412,7 @@ async fn waiter_says_that_it_asks_again_no_sooner_than_a_round_may_last() {
 
 /// Far nodes may send a hint while the waiter's new claim is on its way to them.
 #[tokio::test(start_paused = true)]
-async fn who_has_just_registered_again_does_not_do_so_for_every_node_that_says_so() {
+async fn waiter_that_just_registered_again_ignores_further_wakeups() {
     let stage = Stage::with(3, true, long);
     let (_waiting, claim) = waiter(&stage, |_| queued(3)).await;
     sleep(SECOND).await;
@@ -428,7 +428,7 @@ async fn who_has_just_registered_again_does_not_do_so_for_every_node_that_says_s
 /// If the releases had different ballots, the next waiter would get the name with several ballots,
 /// none with a quorum.
 #[tokio::test(start_paused = true)]
-async fn what_several_nodes_handed_over_to_an_owner_that_has_ended_is_given_on_with_one_ballot() {
+async fn handovers_to_an_ended_owner_are_released_with_one_ballot() {
     let stage = Stage::with(3, true, long);
     let (waiting, claim) = waiter(&stage, |_| queued(1)).await;
     waiting.abort();
@@ -446,7 +446,7 @@ async fn what_several_nodes_handed_over_to_an_owner_that_has_ended_is_given_on_w
 
 /// A push comes when its owner already holds the lock.
 #[tokio::test(start_paused = true)]
-async fn what_comes_after_the_quorum_is_the_holders() {
+async fn handover_after_the_lock_is_won_causes_no_request() {
     let stage = Stage::with(3, true, long);
     let (waiting, claim) = waiter(&stage, |_| queued(1)).await;
     (0..2).for_each(|node| stage.push(node, handed(&claim, claim.ballot + 7)));
@@ -459,7 +459,7 @@ async fn what_comes_after_the_quorum_is_the_holders() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_first_two_ask_again_with_the_same_ballot_and_the_others_seldom() {
+async fn first_two_waiters_claim_again_soon_and_later_ones_seldom() {
     for (rank, after) in [(1, 750), (2, 750), (3, 10_000)] {
         let stage = Stage::with(3, true, long);
         let (_waiting, claim) = waiter(&stage, |_| queued(rank)).await;
@@ -474,7 +474,7 @@ async fn the_first_two_ask_again_with_the_same_ballot_and_the_others_seldom() {
 
 /// A node that replies `stale` gives the claim no place.
 #[tokio::test(start_paused = true)]
-async fn who_is_called_stale_by_some_nodes_asks_again_soon_with_a_higher_ballot() {
+async fn waiter_with_a_stale_reply_soon_claims_with_a_higher_ballot() {
     let stage = Stage::with(3, true, long);
     let far = u64::MAX >> 12;
     let (_waiting, claim) = waiter(&stage, |node| if node == 0 { stale(far) } else { queued(1) }).await;
@@ -486,7 +486,7 @@ async fn who_is_called_stale_by_some_nodes_asks_again_soon_with_a_higher_ballot(
 /// The waiter's registration for hints must go too, because it keeps most of an acquisition in
 /// memory.
 #[tokio::test(start_paused = true)]
-async fn nothing_of_an_acquisition_is_left_when_its_lock_was_released() {
+async fn acquisition_leaves_no_memory_after_its_lock_is_released() {
     let stage = Stage::with(3, true, long);
     let (waiting, first) = waiter(&stage, |node| if node == 2 { queued(1) } else { held(60) }).await;
     sleep(SECOND).await;
@@ -503,7 +503,7 @@ async fn nothing_of_an_acquisition_is_left_when_its_lock_was_released() {
 /// Other owners hold the name on two nodes for ever, and the third node grants after each round has
 /// failed.
 #[tokio::test(start_paused = true)]
-async fn a_node_that_grants_late_again_and_again_is_asked_less_and_less_often() {
+async fn node_that_keeps_granting_late_gets_fewer_claims() {
     let stage = Stage::with(3, true, long);
     let _waiting = stage.acquire(60 * SECOND);
     let (began, mut rounds, mut ballots) = (Instant::now(), 0, HashSet::new());

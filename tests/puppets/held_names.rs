@@ -48,7 +48,7 @@ async fn nodes_are_asked_about_256_names_at_once_at_most() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_name_of_which_no_quorum_said_anything_is_missing_and_no_other() {
+async fn name_without_a_holder_or_a_quorum_of_replies_is_missed() {
     for (answers, found, missed) in [
         ([SILENCE, SILENCE, SILENCE], 0, 1),
         ([free(), SILENCE, SILENCE], 0, 1),

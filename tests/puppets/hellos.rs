@@ -25,7 +25,7 @@ async fn hello(stage: &Stage, nodes: &[usize], answer: impl Fn(usize) -> Answer)
 }
 
 #[tokio::test(start_paused = true)]
-async fn each_node_is_said_hello_to_every_five_seconds_and_told_all_ids() {
+async fn hello_goes_to_each_node_every_five_seconds_with_all_ids() {
     let stage = Stage::of_list(3);
     for _ in 0..3 {
         let after = stage.asked_after().await;
@@ -39,7 +39,7 @@ async fn each_node_is_said_hello_to_every_five_seconds_and_told_all_ids() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn node_that_lost_its_record_makes_another_one_and_is_asked_again_if_it_does_not() {
+async fn node_that_lost_its_record_is_asked_until_it_makes_another() {
     let stage = Stage::of_list(3);
     stage.quiet_for(SECOND).await;
     stage.told(0, None);
@@ -54,7 +54,7 @@ async fn node_that_lost_its_record_makes_another_one_and_is_asked_again_if_it_do
 }
 
 #[tokio::test(start_paused = true)]
-async fn another_list_of_this_name_takes_all_locks_away_until_it_is_gone() {
+async fn locks_are_lost_while_another_list_of_this_name_is_in_force() {
     let stage = Stage::of_list(3);
     let (guard, claim) = stage.won().await;
     assert_eq!(claim.list, *ours().hash());

@@ -23,7 +23,7 @@ async fn reentry_sends_nothing_and_the_next_renewal_has_the_count() {
 /// two things: the timers of the deadlines, which are set a little early and have fired, and the
 /// answers to the renewals.
 #[tokio::test(start_paused = true)]
-async fn renewals_that_were_answered_in_time_count_before_deadlines_are_looked_at() {
+async fn renewal_replies_in_time_count_before_deadlines_are_checked() {
     let stage = Stage::with(3, true, |builder| builder.ttl(9 * SECOND));
     let (one, _) = stage.won().await;
     let acquiring = stage.acquire_other("other", SECOND);

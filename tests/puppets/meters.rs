@@ -22,7 +22,7 @@ fn value(handle: &PrometheusHandle, series: &str) -> f64 {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_hold_that_a_release_finds_where_no_answer_had_come_is_a_late_grant() {
+async fn withdrawal_that_finds_an_unconfirmed_hold_counts_late_grant() {
     let cases = [(granted(), released(), 0.0), (SILENCE, released(), 1.0), (SILENCE, nothing_held(), 0.0)];
     for (claimed, found, late) in cases {
         let (recorder, handle) = recorder();
@@ -36,7 +36,7 @@ async fn a_hold_that_a_release_finds_where_no_answer_had_come_is_a_late_grant() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_stands_in_the_nodes_lines_is_counted_until_it_has_the_lock_or_goes_away() {
+async fn queued_acquisition_is_counted_until_it_wins_or_gives_up() {
     for wins in [true, false] {
         let (recorder, handle) = recorder();
         let _recording = metrics::set_default_local_recorder(&recorder);
@@ -62,7 +62,7 @@ async fn whoever_stands_in_the_nodes_lines_is_counted_until_it_has_the_lock_or_g
 }
 
 #[tokio::test(start_paused = true)]
-async fn each_lock_of_a_session_is_counted_until_the_last_of_its_names_is_free() {
+async fn session_lock_is_counted_until_its_last_name_is_free() {
     let (recorder, handle) = recorder();
     let _recording = metrics::set_default_local_recorder(&recorder);
     let stage = Stage::new(3);

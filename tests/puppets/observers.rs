@@ -95,7 +95,7 @@ async fn news_is_believed_no_more_than_a_quorum_says() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_news_an_observer_looks_every_five_seconds() {
+async fn observer_without_news_looks_at_least_every_five_seconds() {
     for hints in [true, false] {
         let stage = Stage::with(3, hints, |builder| builder);
         let (_task, _seen) = observe(&stage);

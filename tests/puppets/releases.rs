@@ -13,7 +13,7 @@ fn release(guard: LockGuard) -> JoinHandle<quorumlock::Result<Released>> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_does_not_answer_is_asked_again_and_who_answers_with_an_error_is_not() {
+async fn release_is_sent_again_after_silence_and_not_after_an_error() {
     let stage = Stage::new(3);
     let (guard, claim) = stage.won().await;
     let releasing = release(guard);
@@ -36,7 +36,7 @@ async fn who_does_not_answer_is_asked_again_and_who_answers_with_an_error_is_not
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_is_asked_again_before_all_have_had_their_say() {
+async fn release_is_sent_again_only_when_all_nodes_have_answered() {
     let stage = Stage::new(3);
     let (guard, _) = stage.won().await;
     drop(guard);
@@ -61,7 +61,7 @@ async fn a_release_that_all_confirm_leaves_nothing_to_be_done() {
 
 /// The silent node decides whether two of three nodes held the name.
 #[tokio::test(start_paused = true)]
-async fn one_held_it_and_one_did_not_and_one_is_silent_is_unknown_and_not_expired() {
+async fn release_with_split_replies_and_a_silent_node_is_unavailable() {
     for silent in [fault(FaultKind::Timeout), SILENCE] {
         let stage = Stage::new(3);
         let (guard, _) = stage.won().await;
@@ -78,7 +78,7 @@ async fn one_held_it_and_one_did_not_and_one_is_silent_is_unknown_and_not_expire
 }
 
 #[tokio::test(start_paused = true)]
-async fn two_that_did_not_hold_it_tell_that_it_had_expired() {
+async fn release_reports_expiry_if_two_of_three_held_nothing() {
     let stage = Stage::new(3);
     let (guard, _) = stage.won().await;
     let releasing = release(guard);
@@ -155,7 +155,7 @@ async fn release_that_nodes_without_a_record_answer_is_confirmed() {
 
 /// Node 0 granted the first ballot. The second ballot was never sent to node 0.
 #[tokio::test(start_paused = true)]
-async fn what_a_lower_ballot_was_granted_is_withdrawn_though_the_higher_one_was_never_sent() {
+async fn withdrawal_goes_to_a_node_that_granted_a_lower_ballot() {
     let stage = Stage::new(3);
     let trying = stage.try_acquire();
     let first = stage.round(Verb::Claim, |node, _| if node == 0 { granted() } else { stale(1) }).await;
@@ -186,7 +186,7 @@ async fn tries_become_rare() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_is_asked_again_once_the_hold_has_ended_by_itself() {
+async fn release_is_not_sent_again_after_the_hold_has_expired() {
     for (late, again) in [(false, true), (true, false)] {
         let stage = Stage::with(1, true, |builder| builder.ttl(SECOND));
         let (guard, _) = stage.won().await;
@@ -219,7 +219,7 @@ async fn a_node_that_never_heard_of_the_claim_is_asked_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_waits_for_all_releases_is_told_of_the_last() {
+async fn wait_for_all_releases_ends_with_the_last_reply() {
     let stage = Stage::new(1);
     let (guard, _) = stage.won().await;
     drop(guard);

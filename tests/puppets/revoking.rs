@@ -98,7 +98,7 @@ async fn node_in_doubt_is_none_of_the_quorum_that_tells() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn too_few_that_vote_are_an_error_that_tells_from_whom_it_was_taken() {
+async fn revocation_without_a_quorum_fails_and_names_the_holder() {
     for last in [SILENCE, refused()] {
         let stage = Stage::new(3);
         stepped(&stage, 2);
@@ -118,7 +118,7 @@ async fn too_few_that_vote_are_an_error_that_tells_from_whom_it_was_taken() {
 /// Two of three nodes name a holder, and neither of them votes. If both name the same writer, the
 /// answer is conclusive. If they name readers, there may be more readers.
 #[tokio::test(start_paused = true)]
-async fn nodes_that_do_not_vote_tell_of_one_holder_and_not_of_all_readers() {
+async fn nonvoting_nodes_prove_one_writer_but_not_all_readers() {
     let readers = ["c/1/x/s1", "c/1/x/s2"];
     for (named, conclusive) in [(["one"; 2], true), (["one", "two"], false), ([readers[0]; 2], false), (readers, false)]
     {
@@ -135,7 +135,7 @@ async fn nodes_that_do_not_vote_tell_of_one_holder_and_not_of_all_readers() {
 
 /// The holder may go on with nodes that are not in this client's list.
 #[tokio::test(start_paused = true)]
-async fn client_that_met_another_list_does_not_say_that_a_name_was_taken_away() {
+async fn client_that_met_another_list_cannot_confirm_a_revocation() {
     for answer in [held_by("one", 7, 9 * SECOND), free()] {
         let stage = Stage::of_list(3);
         let theirs = List::new("default", ["puppet://2", "puppet://3", "puppet://4"], MINUTE);
@@ -151,7 +151,7 @@ async fn client_that_met_another_list_does_not_say_that_a_name_was_taken_away() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn where_nodes_refuse_it_the_error_says_why() {
+async fn revocation_that_nodes_refuse_reports_the_reason() {
     let stage = Stage::new(3);
     let (revoking, _) = asked(&stage).await;
     stage.answer_all(|node| if node == 0 { held_by("one", 7, SECOND) } else { refused() });
@@ -180,7 +180,7 @@ fn named(owner: &str, ballot: u64, over: u64) -> Answer {
 /// A node names only one of its readers at a time. Owners that came after the revocation keep the
 /// name.
 #[tokio::test(start_paused = true)]
-async fn name_that_is_freed_by_force_is_freed_until_no_node_names_whom_it_revoked() {
+async fn forced_release_repeats_until_no_revoked_owner_is_left() {
     let stage = Stage::new(3);
     let (freeing, over) = forced(&stage, |_| held_by("one", 7, 9 * SECOND)).await;
     for owner in ["one", "two"] {
@@ -209,7 +209,7 @@ async fn name_of_which_too_few_nodes_tell_is_not_said_to_be_freed() {
 /// A quorum of voting nodes replied that nobody holds the name, so the client did not wait for the
 /// third node.
 #[tokio::test(start_paused = true)]
-async fn what_one_node_holds_for_an_owner_that_died_is_freed_by_force() {
+async fn forced_release_frees_a_hold_that_only_one_node_has() {
     let stage = Stage::new(3);
     let (freeing, over) = forced(&stage, |node| if node < 2 { free() } else { SILENCE }).await;
     let nobody = || Some(Ok(Outcome::Inspected(vec![Inspection::free(over)])));
@@ -252,7 +252,7 @@ async fn node_that_frees_nothing_is_not_asked_without_end() {
 
 /// The third node does not answer any more.
 #[tokio::test(start_paused = true)]
-async fn name_that_one_of_two_nodes_holds_still_is_not_said_to_be_free() {
+async fn forced_release_reports_time_left_if_one_node_still_holds() {
     let stage = Stage::new(3);
     let (freeing, over) = forced(&stage, |_| held_by("one", 7, 9 * SECOND)).await;
     stage.round(Verb::Inspect, |_, _| named("one", 7, over)).await;
@@ -267,7 +267,7 @@ async fn name_that_one_of_two_nodes_holds_still_is_not_said_to_be_free() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn holder_at_a_node_that_the_revocation_has_not_reached_is_freed_too() {
+async fn forced_release_frees_a_holder_the_revocation_did_not_reach() {
     let stage = Stage::new(3);
     let (freeing, over) = forced(&stage, |node| if node == 2 { SILENCE } else { held_by("one", 7, 9 * SECOND) }).await;
     let told = |node| match node {
@@ -295,7 +295,7 @@ async fn reader_that_came_since_may_hide_one_that_was_revoked() {
 
 /// The two other nodes may still renew the lock.
 #[tokio::test(start_paused = true)]
-async fn lock_that_was_revoked_on_one_of_three_nodes_is_not_said_to_be_revoked() {
+async fn lock_revoked_on_a_minority_is_not_reported_as_revoked() {
     let stage = Stage::new(3);
     for (revoked, silent) in [(1, 1), (2, 0), (2, 1)] {
         let quorum = stage.quorum.clone();

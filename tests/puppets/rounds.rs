@@ -13,7 +13,7 @@ use crate::answers::{SILENCE, fault, granted, held, released, stale};
 use crate::stage::{MS, SECOND, Stage};
 
 #[tokio::test(start_paused = true)]
-async fn after_a_failed_round_what_may_have_been_granted_is_withdrawn() {
+async fn failed_round_withdraws_every_possible_grant() {
     let stage = Stage::new(11);
     let trying = stage.try_acquire();
     let answer = |node, _: &_| match node {
@@ -49,7 +49,7 @@ async fn a_stale_ballot_is_lifted_at_once_three_times_and_no_more() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_first_round_is_made_whole_however_short_the_callers_time_is() {
+async fn first_round_is_completed_however_short_the_timeout_is() {
     let stage = Stage::new(3);
     let acquiring = stage.acquire(50 * MS);
     stage.round(Verb::Claim, |_, _| SILENCE).await;
@@ -71,7 +71,7 @@ async fn later_rounds_end_with_the_callers_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_next_round_waits_for_nobody_who_is_silent() {
+async fn next_round_does_not_wait_for_a_silent_node() {
     let stage = Stage::new(3);
     let acquiring = stage.acquire(60 * SECOND);
     stage.round(Verb::Claim, |node, _| if node < 2 { fault(FaultKind::Timeout) } else { SILENCE }).await;
@@ -126,7 +126,7 @@ async fn a_try_waits_for_the_node_that_makes_a_quorum_name_one() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_try_whose_votes_were_split_is_made_again_with_a_higher_ballot() {
+async fn try_with_split_votes_claims_again_with_a_higher_ballot() {
     let (stage, trying, ballot) = refused_by_two().await;
     stage.pause_long();
     stage.answer(4, granted);
@@ -137,7 +137,7 @@ async fn a_try_whose_votes_were_split_is_made_again_with_a_higher_ballot() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_error_says_what_each_node_said_and_what_caused_it() {
+async fn error_lists_the_reply_and_the_cause_of_each_node() {
     let stage = Stage::new(3);
     let trying = stage.try_acquire();
     let broken = || Fault::new(FaultKind::Closed, "the pipe broke").caused_by(std::io::Error::other("a broken pipe"));
@@ -172,7 +172,7 @@ async fn looking_at_a_name_waits_for_all_nodes_and_no_longer() {
 /// The caller's thread reads the clock, and stands still before the votes are counted. So the
 /// decision must use the time after the votes were counted.
 #[tokio::test(start_paused = true)]
-async fn who_stands_still_between_the_clock_and_the_votes_has_won_nothing() {
+async fn caller_that_stalls_before_votes_are_counted_wins_nothing() {
     let stage = Stage::new(3);
     let acquiring = stage.acquire(SECOND);
     stage.round(Verb::Claim, |_, _| SILENCE).await;

@@ -68,7 +68,7 @@ async fn renewed(stage: &Stage, owner: &Arc<str>, all: &[&str]) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn all_locks_are_renewed_at_one_moment_whenever_they_were_acquired() {
+async fn session_renews_all_its_locks_at_one_moment() {
     let (stage, session) = begun().await;
     let first = locked(&stage, &session, &["a", "b"]).await;
     sleep(SECOND).await;
@@ -86,7 +86,7 @@ async fn all_locks_are_renewed_at_one_moment_whenever_they_were_acquired() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_part_of_a_set_is_released_by_itself_and_the_rest_is_renewed() {
+async fn session_releases_one_name_of_a_set_and_renews_the_rest() {
     let (stage, session) = begun().await;
     let claim = locked(&stage, &session, &["a", "b", "c"]).await;
     let unlocking = unlock(&session, &["b"]);
@@ -105,7 +105,7 @@ async fn a_part_of_a_set_is_released_by_itself_and_the_rest_is_renewed() {
 /// A renewal of a name that was given up arrives after the release, on another connection. Nodes
 /// reply that this name is lost. The session must not be lost by these replies.
 #[tokio::test(start_paused = true)]
-async fn a_renewal_that_is_overtaken_by_the_release_of_a_part_loses_nothing() {
+async fn renewal_overtaken_by_a_partial_release_keeps_the_session() {
     let (stage, session) = begun().await;
     locked(&stage, &session, &["a", "b"]).await;
     for name in ["a", "b"] {
@@ -127,7 +127,7 @@ async fn a_renewal_that_is_overtaken_by_the_release_of_a_part_loses_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_could_not_be_renewed_is_tried_again_at_one_moment() {
+async fn failed_renewals_of_a_session_are_retried_at_one_moment() {
     let (stage, session) = begun().await;
     stage.pause_long();
     locked(&stage, &session, &["a"]).await;
@@ -168,7 +168,7 @@ async fn what_could_not_be_renewed_is_tried_again_at_one_moment() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_session_renews_at_once_when_a_doubt_leaves_no_quorum_behind_its_deadline() {
+async fn session_renews_at_once_if_suspects_leave_it_no_quorum() {
     let (stage, session) = begun().await;
     locked(&stage, &session, &["a"]).await;
     locked(&stage, &session, &["b"]).await;
@@ -184,7 +184,7 @@ async fn a_session_renews_at_once_when_a_doubt_leaves_no_quorum_behind_its_deadl
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_handed_over_to_a_session_is_renewed_soon_and_alone() {
+async fn handover_to_a_session_is_renewed_soon_and_alone() {
     let stage = Stage::with(3, true, |builder| builder.ttl(30 * SECOND));
     let session = stage.quorum.session().grant(SECOND).await.unwrap();
     locked(&stage, &session, &["a"]).await;
@@ -208,7 +208,7 @@ async fn what_is_handed_over_to_a_session_is_renewed_soon_and_alone() {
 
 /// 2,048 renewals are under way, each for a lock that ends sooner than the session's.
 #[tokio::test(start_paused = true)]
-async fn a_session_that_waits_for_its_turn_goes_by_what_is_handed_over_to_it_meanwhile() {
+async fn handover_moves_a_waiting_session_up_the_renewal_queue() {
     let stage = Stage::with(3, true, |builder| builder.ttl(600 * SECOND).max_ttl(600 * SECOND));
     let mut kept = Vec::new();
     for number in 0..=2_048 {
@@ -253,7 +253,7 @@ async fn a_grant_that_comes_when_the_session_has_ended_is_released() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_revocation_tells_what_came_of_the_worst_of_its_locks() {
+async fn session_revocation_reports_the_worst_of_its_releases() {
     for (answer, says) in [(nothing_held(), Some(Released::AlreadyExpired)), (fault(FaultKind::Rejected), None)] {
         let (stage, session) = begun().await;
         locked(&stage, &session, &["a"]).await;
@@ -268,7 +268,7 @@ async fn a_revocation_tells_what_came_of_the_worst_of_its_locks() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_release_that_a_node_does_not_confirm_is_sent_again_for_that_part() {
+async fn unconfirmed_release_of_a_name_is_sent_again_for_that_name() {
     let (stage, session) = begun().await;
     locked(&stage, &session, &["a", "b"]).await;
     let unlocking = unlock(&session, &["a"]);
@@ -282,7 +282,7 @@ async fn a_release_that_a_node_does_not_confirm_is_sent_again_for_that_part() {
 /// The process stands still after the votes, before the session has added the lock. The test tries
 /// each step at which this may happen.
 #[tokio::test(start_paused = true)]
-async fn a_lock_that_is_over_before_it_is_added_is_released_and_the_session_goes_on() {
+async fn lock_expired_before_it_is_added_leaves_the_session_alive() {
     let mut over = 0;
     for reading in 1..8 {
         let (stage, session) = begun().await;
@@ -305,7 +305,7 @@ async fn a_lock_that_is_over_before_it_is_added_is_released_and_the_session_goes
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_doubt_that_comes_while_another_renewal_is_open_is_acted_on_before_that_has_ended() {
+async fn suspect_hastens_a_renewal_while_another_is_in_flight() {
     let (stage, session) = begun().await;
     locked(&stage, &session, &["a"]).await;
     locked(&stage, &session, &["b"]).await;

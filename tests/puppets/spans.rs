@@ -154,7 +154,7 @@ async fn section(stage: &Stage) -> u64 {
 }
 
 #[tokio::test(start_paused = true)]
-async fn each_part_of_a_section_is_a_span_within_what_it_belongs_to() {
+async fn section_parts_are_spans_nested_in_their_operation() {
     let spans = Spans::up_to(LevelFilter::TRACE);
     let _seen = listens(spans.clone());
     let token = section(&stage(LockOptions::default())).await.to_string();
@@ -185,7 +185,7 @@ async fn each_part_of_a_section_is_a_span_within_what_it_belongs_to() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_asks_for_it_has_the_names_in_the_spans() {
+async fn spans_carry_lock_names_if_trace_name_is_on() {
     let spans = Spans::up_to(LevelFilter::DEBUG);
     let _seen = listens(spans.clone());
     section(&stage(LockOptions::default().trace_name(true))).await;
@@ -215,7 +215,7 @@ async fn a_span_says_how_an_acquisition_ended_and_ends_with_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_who_did_not_ask_for_spans_gets_any() {
+async fn spans_are_absent_at_info_level() {
     let spans = Spans::up_to(LevelFilter::INFO);
     let _seen = listens(spans.clone());
     section(&stage(LockOptions::default())).await;
@@ -224,7 +224,7 @@ async fn nobody_who_did_not_ask_for_spans_gets_any() {
 
 /// A panic loses neither requests nor replies.
 #[tokio::test(start_paused = true)]
-async fn a_subscriber_that_panics_keeps_no_lock_from_being_renewed_and_no_node_from_being_asked() {
+async fn subscriber_panic_stops_no_renewal_and_no_request() {
     for what in ["renew", "release", "node_call", "record", "close"] {
         let spans = Spans::up_to(LevelFilter::TRACE);
         let _seen = listens(spans.clone());

@@ -222,7 +222,7 @@ async fn renewed(stage: &Stage, guard: &LockGuard) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_recorder_that_panics_at_each_renewal_keeps_no_lock_from_being_renewed() {
+async fn recorder_panic_at_renewals_stops_no_lock_renewal() {
     for what in ["quorumlock_renewals_total{default}{extended}", "quorumlock_renewal_margin_ratio{default}"] {
         let watched = Watched::new();
         let (guard, _) = watched.stage.won().await;
@@ -232,7 +232,7 @@ async fn a_recorder_that_panics_at_each_renewal_keeps_no_lock_from_being_renewed
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_recorder_that_panics_at_an_unclear_renewal_keeps_nobody_from_the_next() {
+async fn recorder_panic_at_an_unclear_renewal_keeps_the_next_one() {
     let watched = Watched::new();
     let (guard, _) = watched.stage.won().await;
     watched.panics_at("quorumlock_renewals_total{default}{unclear}");
@@ -241,7 +241,7 @@ async fn a_recorder_that_panics_at_an_unclear_renewal_keeps_nobody_from_the_next
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_panics_at_the_loss_of_one_lock_keeps_no_other_from_being_renewed_and_told() {
+async fn panic_at_the_loss_of_a_lock_spares_the_other_lock() {
     let of_loss = [
         "quorumlock_locks_lost_total{default}{refused}",
         "quorumlock_hold_duration_seconds{default}",
@@ -284,7 +284,7 @@ async fn lose_session(stage: &Stage, session: &Session, reason: LostReason) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_loss_of_a_session_is_counted_and_logged_after_its_holder_was_told() {
+async fn session_loss_is_recorded_after_its_holder_is_notified() {
     for reason in [LostReason::Forgotten, LostReason::Expired, LostReason::Closed] {
         let Watched { stage, watcher, _log } = Watched::new();
         let session = session(&stage, &["a", "b"]).await;
@@ -304,7 +304,7 @@ async fn the_loss_of_a_session_is_counted_and_logged_after_its_holder_was_told()
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_panics_at_the_loss_of_a_session_keeps_nobody_from_being_told() {
+async fn panic_at_the_loss_of_a_session_still_notifies_its_holder() {
     let of_loss = [
         "quorumlock_locks_lost_total{default}{refused}",
         "quorumlock_hold_duration_seconds{default}",
@@ -328,7 +328,7 @@ async fn whoever_panics_at_the_loss_of_a_session_keeps_nobody_from_being_told() 
 
 /// Several renewals were sent at one moment. The client must use the replies to each renewal.
 #[tokio::test(start_paused = true)]
-async fn a_recorder_that_panics_at_each_renewal_keeps_no_lock_of_a_session_from_being_renewed() {
+async fn recorder_panic_at_renewals_stops_no_session_renewal() {
     for what in ["quorumlock_renewals_total{default}{extended}", "quorumlock_renewal_margin_ratio{default}"] {
         let watched = Watched::new();
         let (stage, session) = (&watched.stage, session(&watched.stage, &["a", "b"]).await);
@@ -345,7 +345,7 @@ async fn a_recorder_that_panics_at_each_renewal_keeps_no_lock_of_a_session_from_
 /// If a caller notices that the time of a session is over, loggers run within the caller's call. A
 /// logger may wait for another user of the session.
 #[tokio::test(start_paused = true)]
-async fn whoever_watches_a_loss_that_a_caller_notices_may_wait_for_another_caller_to_go() {
+async fn logger_of_a_session_loss_may_wait_for_another_caller() {
     let Watched { stage, watcher, _log } = Watched::new();
     let session = session(&stage, &["a"]).await;
     let other = session.clone();

@@ -29,7 +29,7 @@ async fn waiter(stage: &Stage, answer: impl Fn(usize) -> Answer) -> (JoinHandle<
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_hears_nothing_asks_by_itself_every_third_of_its_ttl() {
+async fn waiter_without_wakeups_claims_every_third_of_its_ttl() {
     let stage = Stage::with(3, true, ttl);
     let _waiting = waiter(&stage, |_| held(60)).await;
     for _ in 0..3 {
@@ -54,7 +54,7 @@ async fn waiter_whose_place_is_old_asks_at_once() {
 
 /// The node may have sent the hint after the waiter's claim reached it.
 #[tokio::test(start_paused = true)]
-async fn waiter_that_has_just_asked_does_so_again_a_quarter_of_a_hand_over_later() {
+async fn woken_waiter_claims_again_after_a_quarter_of_a_handover() {
     let stage = Stage::with(3, true, ttl);
     let (_waiting, claim) = waiter(&stage, |_| held(60)).await;
     (0..3).for_each(|node| stage.hint(node, &claim, Duration::ZERO));
@@ -74,7 +74,7 @@ async fn waiter_asks_when_a_node_says_so() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn after_missed_hints_everyone_asks_at_once() {
+async fn waiter_claims_at_once_after_missed_wakeups() {
     let stage = Stage::with(3, true, ttl);
     let _waiting = waiter(&stage, |_| held(60)).await;
     stage.missed(1);
@@ -82,7 +82,7 @@ async fn after_missed_hints_everyone_asks_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_said_to_others_wakes_nobody() {
+async fn wakeup_for_another_owner_wakes_no_waiter() {
     let stage = Stage::with(3, true, ttl);
     let (_waiting, claim) = waiter(&stage, |_| held(60)).await;
     let (client, number) = claim.owner.rsplit_once('/').unwrap();
@@ -102,7 +102,7 @@ async fn third_waiter_asks_a_quarter_of_a_hand_over_after_a_hold_ends() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn where_no_turn_is_to_be_had_pauses_are_random() {
+async fn waiter_backs_off_if_nodes_are_down_or_send_no_wakeups() {
     let unreachable = |stage: &Stage| {
         stage.pause_long();
         stage.acquire(60 * SECOND)
@@ -123,7 +123,7 @@ async fn where_no_turn_is_to_be_had_pauses_are_random() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_goes_away_leaves_every_line() {
+async fn waiter_that_gives_up_leaves_every_queue() {
     let stage = Stage::with(3, true, ttl);
     let (waiting, claim) = waiter(&stage, |_| held(60)).await;
     assert_eq!(stage.quorum.in_use(), (1, 0, 1), "a caller, and its ear");
@@ -135,7 +135,7 @@ async fn who_goes_away_leaves_every_line() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_failed_round_was_granted_is_withdrawn_until_that_is_confirmed() {
+async fn grant_of_a_failed_round_is_withdrawn_until_confirmed() {
     let stage = Stage::with(3, true, ttl);
     let (waiting, claim) = waiter(&stage, |node| if node == 0 { granted() } else { held(60) }).await;
     let withdrawal = stage.only(&[0], Verb::Withdraw, |_, _| fault(FaultKind::Timeout)).await;
@@ -154,7 +154,7 @@ async fn what_a_failed_round_was_granted_is_withdrawn_until_that_is_confirmed() 
 /// A withdrawal may arrive when the owner holds the name with a higher ballot. It does not end this
 /// hold.
 #[tokio::test(start_paused = true)]
-async fn withdrawal_is_sent_again_when_the_lock_was_won_with_a_higher_ballot() {
+async fn withdrawal_is_sent_again_after_a_win_with_a_higher_ballot() {
     let stage = Stage::with(3, true, ttl);
     let (waiting, claim) = waiter(&stage, |node| if node == 0 { granted() } else { held(60) }).await;
     stage.only(&[0], Verb::Withdraw, |_, _| SILENCE).await;
@@ -168,7 +168,7 @@ async fn withdrawal_is_sent_again_when_the_lock_was_won_with_a_higher_ballot() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_barges_stands_in_no_line() {
+async fn unfair_waiter_joins_no_queue() {
     let stage = Stage::with(3, true, |builder| builder.options(LockOptions::default().fair(false)));
     let waiting = stage.acquire(60 * SECOND);
     let claim = stage.round(Verb::Claim, |_, _| held(60)).await;

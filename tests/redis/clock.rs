@@ -55,7 +55,7 @@ async fn a_clock_stepped_forward_gives_nobody_a_lock_that_is_held() {
 /// The node may have ended the hold early, and may grant the name to another client. So the holder
 /// must renew at once.
 #[tokio::test]
-async fn a_holder_renews_at_once_when_the_clock_of_its_node_was_stepped() {
+async fn holder_renews_at_once_if_the_clock_of_its_node_was_stepped() {
     let node = Clockwork::start("+0").await;
     // By this clock, the server has been up for twenty minutes, so its quarantine is over.
     node.set("+1200");
@@ -85,7 +85,7 @@ async fn a_clock_stepped_back_is_quarantined_and_votes_again_later() {
 }
 
 #[tokio::test]
-async fn a_clock_that_was_set_back_between_two_connections_is_quarantined() {
+async fn clock_set_back_between_connections_quarantines_the_node() {
     let node = Clockwork::start("+0").await;
     let proxy = Proxy::start(node.server.port()).await;
     let quorum = voting(guarded([proxy.url()])).await;

@@ -58,7 +58,7 @@ async fn patient() -> Fake {
 }
 
 #[tokio::test]
-async fn what_is_asked_of_a_node_takes_one_round_trip_and_the_first_claim_another() {
+async fn connect_takes_one_round_trip_and_the_first_claim_another() {
     let fake = patient().await;
     let quorum = builder([fake.url()]).connect().await.unwrap();
     let lock = quorum.lock("first");
@@ -66,7 +66,7 @@ async fn what_is_asked_of_a_node_takes_one_round_trip_and_the_first_claim_anothe
 }
 
 #[tokio::test]
-async fn when_a_shutdown_returns_connections_have_ended() {
+async fn shutdown_returns_after_its_connections_have_ended() {
     let servers = servers(3).await;
     let quorum = builder(servers.iter().map(Server::url)).connect().await.unwrap();
     released(quorum.lock("last").acquire(PATIENCE).await.unwrap().release()).await;
@@ -93,7 +93,7 @@ async fn silent_at(silent: &'static str) -> Fake {
 }
 
 #[tokio::test]
-async fn a_node_that_is_slow_to_connect_is_told_with_the_step_that_was_slow() {
+async fn slow_connect_is_reported_with_the_step_that_was_slow() {
     for (silent, step) in [
         ("HELLO", "connected, but no answer to HELLO"),
         ("INFO", "no answer to INFO within node_timeout"),
@@ -106,7 +106,7 @@ async fn a_node_that_is_slow_to_connect_is_told_with_the_step_that_was_slow() {
 }
 
 #[tokio::test]
-async fn the_reply_too_many_after_a_refused_subscription_is_taken_for_no_other() {
+async fn extra_reply_of_a_refused_subscription_answers_nothing_else() {
     let late = Mutex::new(None);
     let fake = Fake::start(move |words| {
         let mut late = late.lock().unwrap();
@@ -130,7 +130,7 @@ async fn the_reply_too_many_after_a_refused_subscription_is_taken_for_no_other()
 }
 
 #[tokio::test]
-async fn two_servers_that_swap_addresses_both_vote_again() {
+async fn servers_that_swap_addresses_both_vote_again() {
     let servers = servers(2).await;
     let addresses = join_all(servers.iter().map(|server| Proxy::start(server.port()))).await;
     let quorum = builder(addresses.iter().map(Proxy::url)).connect().await.unwrap();
@@ -151,7 +151,7 @@ async fn a_server_in_cluster_mode_is_refused() {
 }
 
 #[tokio::test]
-async fn a_user_who_may_neither_load_nor_run_scripts_is_told_at_connect() {
+async fn user_who_may_not_load_or_run_scripts_fails_at_connect() {
     let fake = Fake::start(|words| match &*words[0] {
         "EVALSHA" => b"-NOSCRIPT No matching script.\r\n".to_vec(),
         "EVAL" => b"-NOPERM this user has no permissions to run the 'eval' command\r\n".to_vec(),

@@ -103,7 +103,7 @@ impl CredentialsProvider for Moody {
 }
 
 #[tokio::test]
-async fn a_provider_that_fails_hangs_or_panics_is_told_and_asked_again() {
+async fn provider_that_fails_hangs_or_panics_is_reported_and_retried() {
     let server = Server::start().await;
     assert_eq!(server.command(&["ACL", "SETUSER", "locks", "on", ">word", "~*", "&*", "+@all"]), "OK");
     let provider = Moody::default();

@@ -29,7 +29,7 @@ async fn unavailable(url: &str, tls: Tls, says: &str) {
 }
 
 #[tokio::test]
-async fn only_a_server_of_the_authority_that_is_named_is_trusted() {
+async fn server_is_trusted_only_if_the_given_authority_signed_it() {
     let made = Certificates::new();
     made.sign("server", "ca", "localhost", 9);
     let (_server, port) = made.server("server", "no").await;
@@ -51,7 +51,7 @@ async fn a_certificate_that_has_expired_is_told_as_such() {
 }
 
 #[tokio::test]
-async fn a_certificate_must_be_for_the_name_that_is_given_or_that_of_the_address() {
+async fn certificate_must_name_the_given_host_or_the_address() {
     let made = Certificates::new();
     made.sign("server", "ca", "redis.eu.internal", 9);
     let (_server, port) = made.server("server", "no").await;
@@ -66,7 +66,7 @@ async fn a_certificate_must_be_for_the_name_that_is_given_or_that_of_the_address
 }
 
 #[tokio::test]
-async fn a_server_that_asks_for_certificates_takes_only_clients_that_it_knows() {
+async fn server_that_wants_certificates_takes_only_known_clients() {
     let made = Certificates::new();
     made.sign("server", "ca", "localhost", 9);
     let (_server, port) = made.server("server", "yes").await;
@@ -88,7 +88,7 @@ async fn a_server_that_asks_for_certificates_takes_only_clients_that_it_knows() 
 }
 
 #[tokio::test]
-async fn what_is_wrong_with_the_options_is_told_before_anything_is_sent() {
+async fn invalid_tls_options_are_refused_before_any_connection() {
     let made = Certificates::new();
     let url = "rediss://127.0.0.1:1";
     made.sign_as("version-1", "ca", "client", 9, "");
@@ -111,7 +111,7 @@ async fn what_is_wrong_with_the_options_is_told_before_anything_is_sent() {
 
 /// The certificate that openssl makes by default.
 #[tokio::test]
-async fn what_is_wrong_with_a_beginners_certificate_is_told_with_what_to_do() {
+async fn faulty_server_certificate_is_reported_with_a_remedy() {
     let made = Certificates::new();
     made.sign_itself("itself", 9);
     for (name, extensions, authority, says) in [

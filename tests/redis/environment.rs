@@ -74,7 +74,7 @@ async fn the_environment_names_nodes_and_options() {
 }
 
 #[tokio::test]
-async fn an_environment_that_makes_no_sense_is_refused_by_the_variables_name() {
+async fn invalid_environment_is_refused_with_the_bad_setting_named() {
     let node = ("QUORUMLOCK_NODES", "redis://127.0.0.1:1");
     for (variables, says) in [
         (vec![], "QUORUMLOCK_NODES names no node; set it to redis://host:port"),

@@ -44,7 +44,7 @@ async fn is_unharmed(guard: &LockGuard) -> bool {
 }
 
 #[tokio::test]
-async fn of_two_lists_that_share_a_node_the_second_waits_until_the_first_has_gone() {
+async fn second_list_on_a_shared_node_waits_until_the_first_is_gone() {
     let all = servers(5).await;
     let [a, b, c, d, e] = &all[..] else { panic!("five servers") };
     // The shared node must have this list before the other list comes.
@@ -83,7 +83,7 @@ async fn the_same_nodes_with_another_protocol_are_another_list() {
 }
 
 #[tokio::test]
-async fn a_node_of_a_list_with_another_name_has_no_vote_and_the_others_decide() {
+async fn node_of_a_list_with_another_name_has_no_vote() {
     let all = servers(5).await;
     let [a, b, c, d, e] = &all[..] else { panic!("five servers") };
     let first = voting(lasting(&[a, b, c])).await;
@@ -111,7 +111,7 @@ async fn a_holder_that_meets_another_list_of_its_name_loses_its_lock() {
 
 /// Regions may use different addresses for the same server.
 #[tokio::test]
-async fn servers_with_one_name_are_one_list_whatever_their_addresses_are() {
+async fn same_node_names_make_one_list_whatever_the_addresses() {
     let all = servers(3).await;
     let [here, there] = ["127.0.0.1", "localhost"].map(|host| {
         let named = |builder: QuorumBuilder, server: &Server| {
@@ -133,7 +133,7 @@ fn with_first(first: &Server, others: &[Server]) -> QuorumBuilder {
 }
 
 #[tokio::test]
-async fn two_servers_behind_one_name_are_found_out_and_vote_for_nobody() {
+async fn twin_servers_are_detected_and_have_no_vote() {
     let all = servers(4).await;
     let [first, again, others @ ..] = &all[..] else { panic!("four servers") };
     let one = with_first(first, others).connect().await.unwrap();
@@ -149,7 +149,7 @@ async fn two_servers_behind_one_name_are_found_out_and_vote_for_nobody() {
 
 /// Point 5 of "What is not promised": no node can tell the two clients of each other.
 #[tokio::test]
-async fn two_servers_behind_one_name_with_no_other_node_in_common_are_not_found_out() {
+async fn twin_servers_without_another_shared_node_go_undetected() {
     let all = servers(2).await;
     let alone = async |server: &Server| with_first(server, &[]).connect().await.unwrap();
     let (one, other) = (alone(&all[0]).await, alone(&all[1]).await);
@@ -159,7 +159,7 @@ async fn two_servers_behind_one_name_with_no_other_node_in_common_are_not_found_
 }
 
 #[tokio::test]
-async fn all_go_on_when_a_node_has_restarted_empty() {
+async fn clients_go_on_after_a_node_restarted_empty() {
     let mut all = servers(3).await;
     let clients = [unguarded(&all).connect_all().await, unguarded(&all).connect_all().await];
     let guard = clients[0].lock("held").acquire(PATIENCE).await.unwrap();
@@ -171,7 +171,7 @@ async fn all_go_on_when_a_node_has_restarted_empty() {
 }
 
 #[tokio::test]
-async fn of_many_clients_one_keeps_the_list_in_force() {
+async fn list_in_force_is_renewed_by_one_of_many_clients() {
     let all = servers(3).await;
     let nodes: Vec<_> = all.iter().collect();
     let mut clients = Vec::new();
@@ -211,7 +211,7 @@ async fn an_onlooker_sees_the_list_and_puts_none_in_force() {
 
 /// A client that waited for the node would wait for a minute.
 #[tokio::test]
-async fn nobody_waits_for_a_machine_that_hangs() {
+async fn client_does_not_wait_for_a_server_that_hangs() {
     let all = servers(3).await;
     let nodes: Vec<_> = all.iter().collect();
     let patient = || brief(&nodes).node_timeout(60 * SECOND).connect_timeout(120 * SECOND);
@@ -227,7 +227,7 @@ async fn nobody_waits_for_a_machine_that_hangs() {
 
 /// Point 6 of "What is not promised".
 #[tokio::test]
-async fn lists_that_share_only_a_node_that_is_down_do_not_find_each_other_out_until_it_is_back() {
+async fn lists_that_share_only_a_dead_node_meet_when_it_is_back() {
     let mut all = servers(5).await;
     all[2].kill();
     let urls: Vec<_> = all.iter().map(Server::url).collect();
@@ -243,7 +243,7 @@ async fn lists_that_share_only_a_node_that_is_down_do_not_find_each_other_out_un
 /// Also point 6 of "What is not promised": the shared node forgot one list before the other list
 /// came.
 #[tokio::test]
-async fn lists_that_share_only_a_node_that_restarted_empty_do_not_find_each_other_out_at_once() {
+async fn lists_that_share_only_a_node_restarted_empty_meet_late() {
     let mut all = servers(5).await;
     let way = Proxy::start(all[2].port()).await;
     let one = of([all[0].url(), all[1].url(), way.url()]).connect().await.unwrap();
@@ -260,7 +260,7 @@ async fn lists_that_share_only_a_node_that_restarted_empty_do_not_find_each_othe
 
 /// Also point 6 of "What is not promised".
 #[tokio::test]
-async fn lists_that_share_only_a_node_with_a_list_of_a_third_name_do_not_find_each_other_out() {
+async fn lists_that_share_only_a_node_of_a_third_list_do_not_meet() {
     let all = servers(5).await;
     let third = lasting(&[&all[2]]).list_name("jobs").connect().await.unwrap();
     eventually("it is in force", async || all_vote(&third)).await;
@@ -274,7 +274,7 @@ async fn lists_that_share_only_a_node_with_a_list_of_a_third_name_do_not_find_ea
 
 /// Also point 6 of "What is not promised".
 #[tokio::test]
-async fn clients_with_different_key_prefixes_do_not_find_each_other_out() {
+async fn clients_with_different_key_prefixes_do_not_meet() {
     let all = servers(3).await;
     let [one, other] = ["one:", "other:"].map(|prefix| unguarded(&all).key_prefix(prefix));
     let (one, other) = (one.connect().await.unwrap(), other.connect().await.unwrap());

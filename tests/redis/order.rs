@@ -50,7 +50,7 @@ async fn waiting(quorum: &Quorum, count: u32) {
 }
 
 #[tokio::test]
-async fn a_process_whose_wall_clock_is_an_hour_slow_is_served_behind_who_came_earlier() {
+async fn process_with_a_slow_clock_is_served_after_an_earlier_waiter() {
     let servers = servers(3).await;
     let (holder, early) = (unguarded(&servers).connect_all().await, unguarded(&servers).connect_all().await);
     let guard = holder.lock("order").acquire(HOUR).await.unwrap();
@@ -70,7 +70,7 @@ async fn a_process_whose_wall_clock_is_an_hour_slow_is_served_behind_who_came_ea
 
 /// Point 7 of "What is not promised".
 #[tokio::test]
-async fn where_all_nodes_forgot_the_token_of_a_process_whose_wall_clock_is_slow_is_lower() {
+async fn slow_clock_gives_a_lower_token_if_all_nodes_forgot() {
     let servers = servers(3).await;
     let earlier = unguarded(&servers).connect_all().await;
     let token = earlier.lock("order").acquire(HOUR).await.unwrap().token();
@@ -86,7 +86,7 @@ async fn where_all_nodes_forgot_the_token_of_a_process_whose_wall_clock_is_slow_
 }
 
 #[tokio::test]
-#[ignore = "the other half of a_process_whose_wall_clock_is_an_hour_slow_is_served_behind_who_came_earlier, which starts it"]
+#[ignore = "the other half of process_with_a_slow_clock_is_served_after_an_earlier_waiter, which starts it"]
 async fn child_that_acquires() {
     let Ok(nodes) = std::env::var(NODES) else { return };
     let quorum = crate::common::builder().nodes(nodes.split(',')).max_ttl(Duration::ZERO).connect().await.unwrap();

@@ -56,7 +56,7 @@ async fn lose_the_disk(server: &Server) {
 
 /// The client subscribes although PING is refused, so it logs nothing about missing rights.
 #[tokio::test]
-async fn who_connects_to_a_server_without_a_disk_is_woken_by_it_later() {
+async fn client_of_a_server_without_a_disk_subscribes_to_wakeups() {
     let logs = Logs::capture();
     let servers = [Server::with(&["--enable-protected-configs", "yes"]).await];
     let server = &servers[0];
@@ -70,7 +70,7 @@ async fn who_connects_to_a_server_without_a_disk_is_woken_by_it_later() {
 }
 
 #[tokio::test]
-async fn a_release_that_a_server_without_a_disk_refused_is_tried_again() {
+async fn release_refused_for_want_of_a_disk_is_sent_again() {
     let servers = [Server::with(&["--enable-protected-configs", "yes"]).await];
     let server = &servers[0];
     let (quorum, guard) = held(&servers).await;
@@ -119,7 +119,7 @@ async fn holding(server: &Server) -> RedisNode {
 }
 
 #[tokio::test]
-async fn without_memory_a_claim_keeps_no_renewal_and_no_release_behind_it_from_being_done() {
+async fn claim_refused_for_memory_lets_later_operations_run() {
     let server = Server::start().await;
     let node = holding(&server).await;
     assert_eq!(server.command(&["CONFIG", "SET", "maxmemory", "1"]), "OK");
@@ -133,7 +133,7 @@ async fn without_memory_a_claim_keeps_no_renewal_and_no_release_behind_it_from_b
 /// As in the test above, but the call must also rotate the record's ballots. This write must not
 /// come before the write that Redis may refuse.
 #[tokio::test]
-async fn without_memory_a_claim_that_finds_an_old_record_keeps_nothing_behind_it_from_being_done() {
+async fn claim_refused_at_an_old_record_lets_later_operations_run() {
     let server = Server::start().await;
     let node = holding(&server).await;
     server.command(&["HSET", "node", "rotated", "0"]);
@@ -145,7 +145,7 @@ async fn without_memory_a_claim_that_finds_an_old_record_keeps_nothing_behind_it
 }
 
 #[tokio::test]
-async fn what_another_program_stored_is_refused_alone() {
+async fn foreign_data_in_a_key_fails_only_its_own_operation() {
     let server = Server::start().await;
     let node = holding(&server).await;
     server.command(&["HSET", "quorumlock:{theirs}", "x", "y"]);
@@ -194,7 +194,7 @@ fn as_asked(operation: &Asked) -> Outcome {
 }
 
 #[tokio::test]
-async fn a_key_of_another_type_is_refused_alone_wherever_in_a_call_it_is() {
+async fn key_of_another_type_fails_only_its_own_operation() {
     for foreign in [["SET", "v"].as_slice(), &["RPUSH", "v"], &["ZADD", "1", "v"], &["SADD", "v"]] {
         for verb in [Verb::Claim, Verb::Renew, Verb::Release] {
             for place in [0, 4, 8] {
@@ -235,7 +235,7 @@ async fn a_record_of_another_type_lets_nothing_be_done() {
 
 /// The result is the same if the claims come first in the call.
 #[tokio::test]
-async fn what_is_refused_for_want_of_memory_in_a_call_of_many_changes_no_reply_beside_it() {
+async fn claims_refused_for_memory_change_no_other_reply() {
     for claims_first in [false, true] {
         let server = Server::start().await;
         let node = holding_many(&server).await;
@@ -268,7 +268,7 @@ fn waits(number: u32, ballot: u64) -> Asked {
 /// Redis must not refuse the first write of a hand-over. Redis must refuse the first write of a
 /// claim that waits, before the claim has written anything.
 #[tokio::test]
-async fn without_memory_a_release_hands_over_all_the_same_and_a_claim_takes_no_place() {
+async fn release_without_memory_hands_over_and_a_claim_cannot_queue() {
     let server = Server::start().await;
     let hears = Recorder::of("c/1/x");
     let node = heard(&format!("redis://127.0.0.1:{}", server.port()), hears.clone()).await;
@@ -286,7 +286,7 @@ async fn without_memory_a_release_hands_over_all_the_same_and_a_claim_takes_no_p
 
 /// The first write of such a claim is to drop the dead waiters.
 #[tokio::test]
-async fn without_memory_a_claim_behind_dead_waiters_is_refused_and_drops_none() {
+async fn claim_behind_dead_waiters_without_memory_drops_none() {
     for permits in [false, true] {
         let clock = Clockwork::still().await;
         let (server, node) = (&clock.server, real(&clock.server).await);
@@ -338,7 +338,7 @@ async fn waiter_behind_many_dead_ones_is_handed_the_name_in_one_call() {
 /// A user loses a right while it holds the name. If the node published a hand-over that it cannot
 /// write, the push would count. Earlier operations of the call still have replies.
 #[tokio::test]
-async fn who_may_not_write_a_hand_over_tells_nobody_of_it() {
+async fn handover_that_cannot_be_written_is_not_published() {
     let missing = ["zrem", "hset", "hdel", "pexpire"];
     // `next` is the ballot of the hand-over. The record's `high` lies between the two values.
     let all = missing.into_iter().flat_map(|command| [20, 10_000_000].map(|next| (command, next)));
@@ -368,7 +368,7 @@ async fn as_a_user(server: &Server, hears: Arc<Recorder>) -> RedisNode {
 
 /// The notes of the two names stay, but the names are freed.
 #[tokio::test]
-async fn who_may_not_delete_a_note_gives_back_what_it_is_about() {
+async fn release_without_the_right_to_delete_notes_frees_the_names() {
     let names: Vec<_> = ["wanted", "beside"].iter().map(|name| Name::new("quorumlock:", name).unwrap()).collect();
     let (names, owner, kind) = (names.into(), "c/1/y/1".into(), Kind::Noted);
     let both = Asked { names, owner, kind, ..operation(Verb::Claim, "wanted", 9) };
@@ -387,7 +387,7 @@ async fn who_may_not_delete_a_note_gives_back_what_it_is_about() {
 /// A user has lost a right that a place in a queue needs. Earlier operations of the call still have
 /// replies.
 #[tokio::test]
-async fn who_may_not_wait_is_told_so_and_what_came_before_in_the_call_is_told() {
+async fn claim_without_a_right_to_queue_undoes_no_earlier_release() {
     for command in ["zadd", "hset", "pttl", "pexpire", "zrank"] {
         let server = Server::start().await;
         let node = as_a_user(&server, Recorder::of("c/1/x")).await;
@@ -425,7 +425,7 @@ async fn a_queue_of_another_type_is_refused_alone() {
 
 /// The node cannot read the waiters' arguments, so it drops the waiters. The waiters ask again.
 #[tokio::test]
-async fn a_name_is_given_back_though_a_foreign_key_has_come_where_waiters_were_registered() {
+async fn release_frees_a_name_whose_waiting_key_is_foreign() {
     let server = Server::start().await;
     let hears = Recorder::of("c/1/x");
     let node = heard(&format!("redis://127.0.0.1:{}", server.port()), hears.clone()).await;
@@ -478,7 +478,7 @@ async fn a_write_that_reaches_a_replica_ends_the_connection() {
 /// A fence that is too far ahead for `high` is kept until `high` includes it. But one client's
 /// clock must not make the keys of all names live for a day.
 #[tokio::test]
-async fn a_fence_ahead_of_the_clock_is_kept_for_long_only_while_the_record_may_not_know_it() {
+async fn fence_ahead_of_the_clock_is_kept_long_until_recorded() {
     let clock = Clockwork::start("+0").await;
     let (server, node) = (&clock.server, real(&clock.server).await);
     let (day, time) = (86_400, u64::try_from(clock.time()).unwrap());
@@ -501,7 +501,7 @@ async fn a_fence_ahead_of_the_clock_is_kept_for_long_only_while_the_record_may_n
 
 /// Point 2 of "What is not promised": a node that forgets also forgets a revocation.
 #[tokio::test]
-async fn a_node_that_forgot_a_revocation_renews_what_was_revoked() {
+async fn node_that_forgot_a_revocation_renews_the_revoked_owner() {
     let server = Server::start().await;
     let node = real(&server).await;
     ask_all(&node, &[operation(Verb::Claim, "taken", 7), operation(Verb::Revoke, "taken", 9)]).await;
@@ -514,7 +514,7 @@ async fn a_node_that_forgot_a_revocation_renews_what_was_revoked() {
 /// If the node forgot the revocation, a late renewal would heal the name, and the next renewal
 /// would count. A release is remembered only as long as a fence.
 #[tokio::test]
-async fn a_revocation_is_remembered_for_25_hours_if_nobody_uses_the_name() {
+async fn revocation_of_an_unused_name_is_remembered_for_25_hours() {
     let clock = Clockwork::start("+0").await;
     let node = real(&clock.server).await;
     let revoked = Asked { owner: "c/1/x/2".into(), ..operation(Verb::Revoke, "taken", 7) };

@@ -34,7 +34,7 @@ async fn refused(url: String, says: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_command_that_was_taken_away_is_named_with_what_to_do() {
+async fn missing_redis_command_is_named_with_a_remedy() {
     let evalsha = without("EVALSHA").await;
     let info = Fake::start(|words| match &*words[0] {
         "INFO" => b"-ERR unknown command 'INFO', with args beginning with: \r\n".to_vec(),
@@ -63,7 +63,7 @@ async fn a_server_without_the_command_script_grants_locks() {
 }
 
 #[tokio::test]
-async fn a_user_who_may_not_load_scripts_runs_them_once_a_connection() {
+async fn user_who_may_not_load_scripts_sends_them_once_a_connection() {
     let server = Server::start().await;
     let rule = ["ACL", "SETUSER", "locks", "on", ">pw", "~*", "&*", "+@all", "-script|load"];
     assert_eq!(server.command(&rule), "OK");

@@ -50,7 +50,7 @@ async fn votes_only_later(quorum: &Quorum, since: Instant) {
 }
 
 #[tokio::test]
-async fn a_new_server_votes_on_no_claim_until_its_record_is_max_ttl_old() {
+async fn new_server_does_not_vote_until_its_record_is_max_ttl_old() {
     let (server, began) = (Server::start().await, Instant::now());
     let quorum = careful(server.url()).connect().await.unwrap();
     assert!(quarantined(&quorum, 0) || began.elapsed() >= 2 * MAX_TTL);
@@ -73,7 +73,7 @@ async fn long_running() -> Server {
 }
 
 #[tokio::test]
-async fn a_server_that_has_run_for_longer_than_max_ttl_votes_for_its_first_client_at_once() {
+async fn server_up_for_longer_than_max_ttl_votes_at_once() {
     let server = long_running().await;
     let quorum = guarded([server.url()]).connect().await.unwrap();
     assert!(quorum.lock("a").acquire(PATIENCE).await.is_ok());
@@ -134,7 +134,7 @@ async fn a_client_that_knew_the_servers_takes_the_operators_word_back() {
 }
 
 #[tokio::test]
-async fn a_server_that_restarted_with_its_data_is_quarantined_like_one_without() {
+async fn server_that_restarted_with_its_data_is_quarantined_too() {
     for options in [&["--appendonly", "yes"][..], &[]] {
         let mut server = old(options).await;
         let quorum = voting(careful(server.url())).await;
@@ -166,7 +166,7 @@ async fn a_server_that_is_emptied_while_it_runs_is_found_out() {
 
 /// Point 2 of "What is not promised".
 #[tokio::test]
-async fn a_server_that_forgets_a_lock_and_not_its_record_grants_it_twice() {
+async fn server_that_forgets_a_lock_but_no_record_grants_it_twice() {
     let server = old(&[]).await;
     let (holder, other) = (lasting(&server).await, lasting(&server).await);
     let guard = holder.lock_with("a", &holder.options().auto_renew(false)).unwrap().acquire(PATIENCE).await.unwrap();
@@ -179,7 +179,7 @@ async fn a_server_that_forgets_a_lock_and_not_its_record_grants_it_twice() {
 /// Point 3 of "What is not promised": the keys were deleted before the client connected, and the
 /// server shows no trace of this.
 #[tokio::test]
-async fn a_new_client_cannot_know_that_a_server_was_emptied_and_made_old_before_it_came() {
+async fn new_client_cannot_detect_a_server_emptied_before_it_came() {
     let server = old(&[]).await;
     let holder = lasting(&server).await;
     let lock = holder.lock_with("a", &holder.options().auto_renew(false)).unwrap();
@@ -192,7 +192,7 @@ async fn a_new_client_cannot_know_that_a_server_was_emptied_and_made_old_before_
 
 /// Point 8 of "What is not promised".
 #[tokio::test]
-async fn what_is_done_once_may_be_done_again_after_a_quorum_forgot_it() {
+async fn once_permit_can_be_used_again_after_a_quorum_forgot_it() {
     let servers = servers(3).await;
     let once = async || {
         let client = crate::common::unguarded(&servers).connect_all().await;
@@ -216,7 +216,7 @@ async fn two_behind_one() -> (Server, Server, Proxy) {
 }
 
 #[tokio::test]
-async fn another_server_behind_the_same_connection_grants_nothing_before_it_was_seen() {
+async fn swapped_server_behind_a_connection_grants_nothing_unseen() {
     let (_first, second, proxy) = two_behind_one().await;
     let quorum = voting(careful(proxy.url())).await;
     drop(quorum.lock("a").acquire(PATIENCE).await.unwrap().release().await);
@@ -238,7 +238,7 @@ async fn another_server_that_nobody_asks_anything_is_seen_by_a_hello() {
 }
 
 #[tokio::test]
-async fn a_snapshot_from_before_the_lock_lets_nobody_in_while_it_is_held() {
+async fn snapshot_from_before_the_lock_lets_no_second_holder_in() {
     let mut servers = servers(3).await;
     let (holder, other) = (voting(guarded(urls(&servers))).await, voting(guarded(urls(&servers))).await);
     // Check this now: after the restart, the holder's renewal may come before the check.
@@ -265,7 +265,7 @@ async fn a_snapshot_from_before_the_lock_lets_nobody_in_while_it_is_held() {
 }
 
 #[tokio::test]
-async fn a_replica_promoted_at_the_same_address_is_quarantined_from_when_it_is_seen() {
+async fn replica_promoted_at_the_same_address_is_quarantined() {
     let (master, replica, proxy) = two_behind_one().await;
     // The quarantine lasts longer than the test.
     let quorum = voting(guarded([proxy.url()]).max_ttl(2 * MINUTE)).await;
@@ -313,7 +313,7 @@ async fn a_replica_that_joins_a_master_changes_nothing() {
 }
 
 #[tokio::test]
-async fn a_lock_whose_only_node_forgot_it_is_told_lost_at_the_next_renewal() {
+async fn lock_forgotten_by_its_only_node_is_lost_at_the_next_renewal() {
     let mut server = old(&[]).await;
     // Most of this ttl must be left when the server is back.
     let quorum = voting(guarded([server.url()]).ttl(10 * MAX_TTL).max_ttl(10 * MAX_TTL)).await;

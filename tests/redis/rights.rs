@@ -65,7 +65,7 @@ fn connections(server: &Server) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn each_node_that_wakes_nobody_is_warned_of_once_with_the_right_that_is_missing() {
+async fn node_that_sends_no_wakeups_is_warned_of_once_with_the_right() {
     let logs = Logs::capture();
     let servers = servers(3).await;
     let [first, second] = clients(&servers, &["resetchannels"]).await;
@@ -92,7 +92,7 @@ async fn each_node_that_wakes_nobody_is_warned_of_once_with_the_right_that_is_mi
 }
 
 #[tokio::test]
-async fn with_the_rights_that_the_readme_names_waiters_are_woken() {
+async fn rights_that_the_readme_names_are_enough_for_wakeups() {
     let logs = Logs::capture();
     let servers = servers(3).await;
     let [first, second] = clients(&servers, &["resetchannels", "&quorumlock:*", "-@dangerous", "+info"]).await;
@@ -112,7 +112,7 @@ async fn seen(looks: &Quorum, leader: &Leader, value: &str) {
 /// Without news, the observer asks every 5 s. The client logs the refusal once for each node, and
 /// rarely tries again.
 #[tokio::test]
-async fn without_the_right_to_channels_leaders_are_seen_later() {
+async fn observer_without_the_right_to_channels_sees_leaders_later() {
     let logs = Logs::capture();
     let servers = servers(3).await;
     let [leads, looks] = clients(&servers, &["resetchannels"]).await;
@@ -177,7 +177,7 @@ async fn documented_users_are_taken_where_new_ones_have_all_channels() {
 }
 
 #[tokio::test]
-async fn with_the_least_rights_everything_works() {
+async fn least_rights_suffice_for_every_operation() {
     let logs = Logs::capture();
     let servers = servers(3).await;
     let rights = [&["reset", "on", ">pw", "resetchannels"][..], &least()].concat();

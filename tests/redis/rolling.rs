@@ -90,7 +90,7 @@ async fn contenders(
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn clients_make_progress_through_a_rolling_restart_and_never_two_hold() {
+async fn contenders_go_on_one_at_a_time_during_a_rolling_restart() {
     let mut servers = servers(3).await;
     let looks = voting(guarded(servers.iter().map(Server::url))).await;
     let (watch, stop, tasks) = contenders(&servers, MAX_TTL).await;
@@ -107,7 +107,7 @@ async fn clients_make_progress_through_a_rolling_restart_and_never_two_hold() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nobody_acquires_while_the_guard_keeps_a_majority_out() {
+async fn quarantine_of_a_majority_prevents_every_acquisition() {
     let long = MAX_TTL * 2;
     let mut servers = servers(5).await;
     let (watch, stop, tasks) = contenders(&servers, long).await;

@@ -37,7 +37,7 @@ async fn renewed(session: &Session) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn many_locks_are_renewed_and_released_by_a_call_for_128_of_them() {
+async fn session_renews_and_releases_128_locks_in_each_call() {
     let servers = servers(3).await;
     let options = LockOptions::default().ttl(TTL).round_timeout(ANSWERS);
     let quorum = unguarded(&servers).options(options).node_timeout(ANSWERS).connect_all().await;

@@ -270,7 +270,7 @@ fn sorted(outcome: Outcome) -> Outcome {
 }
 
 #[test]
-fn random_hellos_leave_the_same_record_in_memory_and_by_the_scripts() {
+fn random_hellos_leave_equal_records_in_memory_and_script() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let twins = runtime.block_on(Twins::new());
     let config = Config { cases: CASES, failure_persistence: None, max_shrink_time: 10_000, ..Config::default() };

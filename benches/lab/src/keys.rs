@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn what_grows_with_time_has_doubled_since_half_and_what_stays_has_not_grown() {
+    fn growth_doubles_on_a_steady_rise_and_is_one_on_a_level_end() {
         close(growth(&(0..=99).map(f64::from).collect::<Vec<_>>()), 94.5 / 44.5);
         close(growth(&[7.0; 100]), 1.0);
         let levels_off = (0..240).map(|second| f64::from(second.min(90)));
@@ -190,14 +190,14 @@ mod tests {
     }
 
     #[test]
-    fn a_peak_elsewhere_and_what_comes_and_goes_is_no_growth() {
+    fn growth_ignores_one_peak_and_alternating_samples() {
         let mut samples: Vec<f64> = (0..100).map(|number| if number % 2 == 0 { 9.0 } else { 11.0 }).collect();
         samples[60] = 1e6;
         close(growth(&samples), 1.0);
     }
 
     #[test]
-    fn nothing_is_said_of_a_few_samples_or_of_what_was_nothing() {
+    fn growth_is_none_for_few_samples_and_for_zeros() {
         assert_eq!([growth(&[1.0; 19]), growth(&[0.0; 100]), growth(&[])], [None; 3]);
     }
 }

@@ -165,7 +165,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_refused_login_is_told_by_what_is_wrong_with_it() {
+    fn login_refusal_is_missing_wrong_or_unwanted_with_a_remedy() {
         for (why, login, mend) in [
             ("down: the server needs a password", Login::Missing, "Give its password"),
             ("NOAUTH Authentication required.", Login::Missing, "Give its password"),

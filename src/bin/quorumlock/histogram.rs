@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn what_another_process_tells_has_the_same_percentiles() {
+    fn histogram_keeps_its_percentiles_through_json() {
         let mut told = Histogram::default();
         for sample in [Duration::ZERO, Duration::from_micros(1), Duration::from_millis(70), Duration::MAX] {
             told.record(sample);

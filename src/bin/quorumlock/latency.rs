@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_keep_their_order_and_an_end_is_told_while_the_other_way_stays_open() {
+    fn relay_keeps_byte_order_and_passes_on_a_half_close() {
         let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, proxy(echo(), PAUSE).unwrap())).unwrap();
         let began = Instant::now();
         let sent: Vec<u8> = (0..200_000).map(|index| b'a' + (index % 26) as u8).collect();
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_on_its_way_is_not_a_queue() {
+    fn relay_delays_messages_in_parallel() {
         let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, proxy(echo(), 10 * PAUSE).unwrap())).unwrap();
         let began = Instant::now();
         for _ in 0..400 {
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_to_a_server_that_is_not_there_is_closed_and_the_next_one_is_carried() {
+    fn connection_to_absent_server_is_closed_and_next_is_relayed() {
         // The socket is bound, so no other program gets the port. It does not listen yet.
         let socket = TcpSocket::new_v4().unwrap();
         socket.bind((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn there_is_one_distance_for_all_or_one_for_each() {
+    fn round_trips_that_match_no_number_of_servers_are_refused() {
         let ms = Duration::from_millis;
         assert!(apart(&[1, 2, 3], &[ms(1), ms(2)]).is_err());
         assert_eq!(apart(&[1, 2], &[]).unwrap(), [1, 2]);

@@ -367,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_the_same_of_several_nodes_is_said_once() {
+    fn same_text_of_several_nodes_is_printed_once() {
         let said = [("a", "full"), ("b", "down"), ("c", "full")].map(|(node, what)| (node, what.to_owned()));
         assert_eq!(same_once(said), [("a, c", "full"), ("b", "down")].map(|(a, b)| (a.to_owned(), b.to_owned())));
     }

@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_thread_writes_is_written_at_the_end() {
+    fn messages_without_a_writer_thread_are_written_by_wait() {
         static WRITTEN: Mutex<Vec<u8>> = Mutex::new(Vec::new());
         let write = |bytes: &[u8]| WRITTEN.lock().unwrap().write_all(bytes);
         let queue = OutputQueue::new(100, write, |_| ());

@@ -26,7 +26,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_else_of_what_is_said_changes() {
+    fn redaction_replaces_credentials_and_no_other_text() {
         let told = |given: &str| without(format!("what is {given:?}? p1@ me@x"), given);
         for (given, shown) in [
             ("--nodes=redis://u:p1@eu,rediss://:p 2@us", "--nodes=redis://***@eu,rediss://***@us"),

@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_freed_at_once_is_never_told_to_be_freed_by_that() {
+    fn release_with_now_does_not_suggest_now() {
         let hour = Some(Duration::from_secs(3_600));
         for once in [false, true] {
             assert_eq!(what(Some(Duration::ZERO), once, true), "released");

@@ -56,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_route_is_refused_with_the_shape() {
+    fn malformed_route_is_refused_with_the_expected_shape() {
         for text in ["", "7001", "7001=redis-eu:6379", "7001=redis-eu@80ms", "x=eu:1@1ms", "1=eu:99999@1ms", "1=:1@1ms"]
         {
             assert!(text.parse::<Route>().is_err_and(|why| why.contains("7001=redis-eu:6379@80ms")), "{text}");

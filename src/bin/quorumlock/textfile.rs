@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_present_is_left_out_and_the_rest_is_labelled() {
+    fn exposition_omits_passing_gauges_and_labels_the_rest() {
         let rendered = "# HELP a_total A\n# TYPE a_total counter\na_total{quorum=\"default\"} 1\n\n\
                         # HELP quorumlock_node_up Up\n# TYPE quorumlock_node_up gauge\nquorumlock_node_up{node=\"eu\"} 1\n\n\
                         # HELP quorumlock_quorum_size Size\n# TYPE quorumlock_quorum_size gauge\nquorumlock_quorum_size 3\n";

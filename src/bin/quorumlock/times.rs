@@ -116,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nodes_are_waited_for_as_long_as_for_the_lock_unless_told_otherwise() {
+    fn connect_timeout_follows_the_lock_timeout_unless_set() {
         let seconds = Duration::from_secs;
         let connecting = |timeout, told| Wait { began: Instant::now(), timeout }.connecting(told);
         assert_eq!(connecting(seconds(40), None), seconds(40));
@@ -127,14 +127,14 @@ mod tests {
     }
 
     #[test]
-    fn each_wait_is_as_long_as_the_first() {
+    fn second_wait_has_the_timeout_of_the_first() {
         let began = Instant::now().checked_sub(Duration::from_secs(1)).unwrap();
         let again = Wait { began, timeout: Duration::from_secs(40) }.again();
         assert!(again.began > began && again.timeout == Duration::from_secs(40));
     }
 
     #[test]
-    fn what_is_acquired_outlasts_the_grace_and_a_round_fits_before_that() {
+    fn least_validity_exceeds_grace_and_leaves_time_for_a_round() {
         for ttl in [20, 100, 3_000, 12_000, 30_000].map(Duration::from_millis) {
             let length = ttl - ttl / 100 - Duration::from_millis(2);
             for grace in [ttl / 50, ttl / 5, ttl * 2 / 5, ttl / 2] {

@@ -46,7 +46,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_was_sealed_is_opened(token: u64, writes: u64, body: Option<Vec<u8>>) {
+        fn envelope_opens_as_it_was_sealed(token: u64, writes: u64, body: Option<Vec<u8>>) {
             let envelope = Envelope { token, writes, body: body.map(Bytes::from) };
             prop_assert_eq!(Envelope::open(&envelope.sealed()), Some(envelope));
         }

@@ -103,7 +103,7 @@ async fn busy() -> Stage {
 }
 
 #[tokio::test(start_paused = true)]
-async fn after_a_stall_those_are_renewed_first_whose_deadline_is_nearest() {
+async fn renewals_after_a_stall_start_with_the_nearest_deadlines() {
     let mut stage = Stage::new();
     (0..RENEWALS + 100).rev().for_each(|left| stage.due(left as u64, 1));
     let late: Vec<_> = stage.begun().await.into_iter().filter(|number| *number < 100).collect();
@@ -113,7 +113,7 @@ async fn after_a_stall_those_are_renewed_first_whose_deadline_is_nearest() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_comes_later_and_has_less_time_is_renewed_before_what_waits() {
+async fn lease_added_later_with_less_time_is_renewed_first() {
     let mut stage = busy().await;
     [50, 40, 40, 3].into_iter().for_each(|left| stage.due(left, 1));
     assert_eq!(stage.begun().await, [0; 0]);
@@ -148,7 +148,7 @@ async fn leases_that_are_gone_take_no_turn() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_large_sessions_so_many_are_renewed_at_a_time_as_fit_into_the_calls_under_way() {
+async fn large_sessions_renewed_at_once_fit_the_calls_in_flight() {
     let mut stage = Stage::new();
     [5, 4, 3, 2, 1].into_iter().for_each(|left| stage.due(left, 10_000));
     assert_eq!(stage.begun().await, [4, 3]);
@@ -161,7 +161,7 @@ async fn of_large_sessions_so_many_are_renewed_at_a_time_as_fit_into_the_calls_u
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_large_session_keeps_nobody_waiting() {
+async fn renewal_of_one_large_session_delays_no_other() {
     let mut stage = Stage::new();
     stage.due(1, 10_000);
     [2, 3].into_iter().for_each(|left| stage.due(left, 1));

@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn record_is_old_at_once_by_init_or_if_nobody_can_have_used_the_node() {
+    fn record_is_old_at_once_by_init_or_on_an_unused_node() {
         for (old, kept_all, is_old) in
             [(OldAtOnce::Init, false, true), (OldAtOnce::FirstUse, false, false), (OldAtOnce::FirstUse, true, true)]
         {
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn record_that_is_old_at_once_is_doubted_by_a_client_that_knew_another() {
+    fn record_old_at_once_is_doubted_by_client_that_knew_another() {
         for (knew, kept) in [(None, true), (Some("new"), true), (Some("another"), false), (Some("held"), false)] {
             let mut store = Store::default();
             let init = Hello { old: Some(OldAtOnce::Init), sync: Some(0), ..hello(Intent::Make) };
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn another_process_gets_another_id_and_one_that_forgot_its_promotion_is_the_same() {
+    fn new_process_gets_a_new_id_unless_it_forgot_its_promotion() {
         let of = |process: &str, new: &str| Hello { process: process.into(), new: new.into(), ..hello(Intent::Keep) };
         for (before, process, id) in
             [("a", "a", "new"), ("a/b", "a", "new"), ("a", "a/b", "other"), ("ab", "a", "other"), ("a", "", "new")]
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn record_is_synced_by_clients_of_the_list_in_force_that_knew_it() {
+    fn record_is_synced_only_by_clients_of_its_list_that_knew_it() {
         let other = Arc::new(List::new("other", ["node"], 60 * SECOND));
         let own = hello(Intent::Keep).list;
         for (list, knew, synced) in [

@@ -84,7 +84,7 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     #[test]
-    fn reader_that_is_handed_what_it_holds_loses_no_time() {
+    fn reader_handed_over_its_own_hold_loses_no_time() {
         let (mut readers, me) = (Readers::default(), "c/s1".into());
         readers.read(&me, SECOND, 30 * SECOND, 7);
         readers.read(&me, 2 * SECOND, 3 * SECOND, 9);

@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_granted_is_below_the_floor_before_its_fence_is_forgotten() {
+    fn floor_covers_granted_ballots_before_fences_are_forgotten() {
         for pace in [1, 7, 20, 34, 35, 42, 69, 70, 98, 105] {
             let begin = 1_000 * SECOND;
             let mut record = record(begin);
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn two_periods_at_once_count_like_one_after_the_other() {
+    fn floor_rises_after_two_periods_even_in_one_rotation() {
         for (passed, floor) in [(69, 0), (70, HIGH)] {
             let mut record = record(1_000 * SECOND);
             record.rotate(SECOND * (1_000 + passed));
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn clock_that_is_set_right_leaves_no_name_without_ballots_for_a_year() {
+    fn floor_is_at_most_a_day_ahead_after_the_clock_is_set_right() {
         let (year, day) = (365 * 86_400 * SECOND, 86_400_000_000);
         let mut record = record(SECOND);
         record.rotate(year);
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn high_is_never_below_what_was_granted_and_is_written_for_few_ballots() {
+    fn high_covers_every_granted_ballot_and_is_seldom_written() {
         let (mut record, mut written) = (record(1_000 * SECOND), 0);
         for ballot in (TOKEN..TOKEN + 1_000_000).step_by(1_000) {
             let before = record.high();

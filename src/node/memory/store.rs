@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_have_ended_are_forgotten_now_and_then_and_others_never() {
+    fn ended_names_are_forgotten_in_batches_and_held_ones_never() {
         let mut store = Store::made("m");
         for round in 0..4u32 {
             let now = 1_000 * SECOND * (round + 1);
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn ballots_grow_old_with_what_is_carried_out_and_not_with_questions() {
+    fn ballots_age_with_writes_and_not_with_inspections() {
         let mut store = Store::made("m");
         store.apply(&waits("a", "me", 7), 1_000 * SECOND);
         for now in [1_100, 1_300, 1_500] {
@@ -196,7 +196,7 @@ mod tests {
     /// If the node forgot too early that a lock is over, a renewal would heal the hold, and the
     /// next renewal would count.
     #[test]
-    fn what_is_over_is_remembered_as_long_as_fences_and_25_hours_if_revoked() {
+    fn ended_hold_is_remembered_like_fences_and_25_h_if_revoked() {
         for (verb, later, lost) in [
             (Verb::Release, 104, true),
             (Verb::Release, 106, false),
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn claim_of_holder_is_granted_above_its_own_and_what_was_withdrawn() {
+    fn holder_claim_needs_its_own_ballot_or_one_above_the_fence() {
         let withdraw = |ballot| claim("a", "other", ballot).with_verb(Verb::Withdraw);
         for (fence, ballot, granted) in
             [(0, 6, false), (0, 7, true), (0, 8, true), (9, 7, true), (9, 8, false), (9, 9, false), (9, 10, true)]
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn withdrawal_frees_only_what_was_granted_with_ballots_up_to_it() {
+    fn withdrawal_frees_only_grants_up_to_its_ballot() {
         for (renewed, ballot, freed) in [(7, 6, 0), (7, 7, 1), (9, 7, 0), (9, 9, 1)] {
             let mut store = Store::made("m");
             store.apply(&waits("a", "me", 7), SECOND);
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn release_frees_whatever_ballot_it_holds_and_ends_its_token_alone() {
+    fn release_frees_a_hold_of_any_ballot_and_ends_only_its_token() {
         let mut store = Store::made("m");
         store.apply(&waits("a", "me", 9), SECOND);
         let release = Release { token: 7, ..Release::of(&claim("a", "me", 8)) };
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn owner_that_withdraws_keeps_its_place_and_one_that_ends_does_not() {
+    fn owner_keeps_its_queue_entry_on_withdrawal_not_on_release() {
         let (mut store, name) = (Store::made("m"), Name::new("p:", "a").unwrap());
         store.apply(&waits("a", "one", 7), SECOND);
         store.apply(&waits("a", "two", 8), SECOND);
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn owner_that_withdraws_is_not_handed_what_it_gives_up() {
+    fn withdrawal_does_not_hand_the_name_back_to_its_owner() {
         let mut store = Store::made("m");
         store.apply(&waits("a", "c/1", 7), SECOND);
         store.apply(&waits("a", "c/2", 8), SECOND);
@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn free_name_goes_to_the_first_waiter_whoever_touches_it() {
+    fn free_name_goes_to_the_first_waiter_on_any_claim() {
         for (owner, ballot, granted) in [("c/0", 8, true), ("c/9", 12, false)] {
             let mut store = Store::made("m");
             store.apply(&waits("a", "c/1", 7), SECOND);
@@ -383,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn name_is_handed_over_with_a_ballot_above_its_bar_or_not_at_all() {
+    fn name_is_handed_over_only_with_a_ballot_above_its_bar() {
         for (next, handed) in [(9, false), (10, true)] {
             let mut store = Store::made("m");
             store.apply(&waits("a", "c/1", 7), SECOND);
@@ -416,7 +416,7 @@ mod tests {
     }
 
     #[test]
-    fn free_name_that_cannot_be_handed_over_is_told_to_the_first_two() {
+    fn name_freed_without_a_usable_ballot_wakes_first_two_waiters() {
         for next in [0, 9, 10] {
             let mut store = queue_of_four();
             store.apply(&ends("c/1", next), 5 * SECOND);
@@ -430,7 +430,7 @@ mod tests {
 
     /// A revocation raises the fence, and so does a reader whose clock is ahead.
     #[test]
-    fn waiter_is_told_of_a_name_whose_fence_the_release_did_not_know() {
+    fn waiter_is_woken_if_the_fence_is_above_the_next_ballot() {
         for by in ["revocation", "reader"] {
             let mut store = Store::made("m");
             store.apply(&shared("a", "c/s1", 7, None), SECOND);
@@ -471,7 +471,7 @@ mod tests {
     }
 
     #[test]
-    fn waiter_behind_the_dead_is_told_its_place_though_no_writer_may_enter() {
+    fn waiters_behind_dead_ones_are_notified_while_readers_hold() {
         let mut store = Store::made("m");
         store.apply(&shared("a", "c/s1", 7, None), SECOND);
         (1..4).for_each(|number| drop(store.apply(&waits("a", &format!("dead/{number}"), 8), SECOND)));
@@ -485,7 +485,7 @@ mod tests {
     }
 
     #[test]
-    fn claim_of_permits_tells_who_waits_for_a_free_gate() {
+    fn permit_claim_wakes_the_waiters_of_a_free_gate() {
         let mut store = queue_of_four();
         let permit = |owner: &str| Claim { gate: Some(names("a")[0].clone()), ..Claim::sample("a/0", owner, 30) };
         store.apply(&ends("c/1", 0), 5 * SECOND);
@@ -507,7 +507,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_simulation_asks_is_answered_from_what_is_stored() {
+    fn store_answers_the_queries_of_a_simulation() {
         let (mut store, name) = (Store::made("m"), Name::new("p:", "a").unwrap());
         assert!(store.is_free(SECOND) && store.is_idle(SECOND) && !store.waits(&name, "two", SECOND));
         store.apply(&waits("a", "one", 7), SECOND);
@@ -563,7 +563,7 @@ mod tests {
     }
 
     #[test]
-    fn writer_that_becomes_a_reader_hands_the_name_to_the_readers_behind_it() {
+    fn writer_turned_reader_hands_the_name_to_waiting_readers() {
         let mut store = Store::made("m");
         store.apply(&Claim::sample("a", "c/1", 7).into(), SECOND);
         for (owner, arrival) in [("d/s1", 1), ("e/1", 3)] {
@@ -577,7 +577,7 @@ mod tests {
     }
 
     #[test]
-    fn lock_is_taken_over_once_where_its_owner_holds_the_name_and_it_was_not_revoked() {
+    fn lock_is_taken_over_once_from_a_holder_that_is_not_revoked() {
         let lost = Outcome::Lost { holder: String::new() };
         let after = |owner: &str, from: &str, ballot| {
             let follows = Some(Predecessor { owner: from.into(), token: 7 });
@@ -614,7 +614,7 @@ mod tests {
     }
 
     #[test]
-    fn release_of_a_reader_ends_what_it_was_handed_with_a_higher_ballot() {
+    fn reader_hold_of_higher_ballot_ends_by_release_not_withdrawal() {
         let gives_up = Claim::sample("a", "c/s1", 8);
         let release = Release::of(&gives_up);
         for (operation, held) in [(release.clone().into(), 1), (Operation::Withdraw(release), 0)] {
@@ -625,7 +625,7 @@ mod tests {
     }
 
     #[test]
-    fn a_writer_whose_time_is_over_stays_out_beside_readers_where_the_clock_goes_back() {
+    fn expired_writer_stays_out_beside_readers_if_clock_goes_back() {
         let mut store = Store::made("m");
         let writer = Claim { ttl: SECOND, ..Claim::sample("a", "c/1", 7) };
         store.apply(&writer.clone().into(), SECOND);
@@ -636,7 +636,7 @@ mod tests {
 
     /// The reader may have been revoked on other nodes, so this node must not heal its hold.
     #[test]
-    fn reader_that_was_not_here_when_readers_were_revoked_takes_nothing_here() {
+    fn renewal_of_a_reader_up_to_a_revoked_ballot_heals_nothing() {
         let mut store = Store::made("m");
         store.apply(&shared("a", "c/s1", 7, None), SECOND);
         store.apply(&Revoke { names: names("a"), ballot: 20 }.into(), SECOND);
@@ -656,7 +656,7 @@ mod tests {
     /// Seed 223504554 of the simulation found a bug here: the reply to a second revocation said
     /// that the name was free.
     #[test]
-    fn readers_that_were_revoked_are_told_to_the_next_who_revokes() {
+    fn second_revocation_reports_the_revoked_reader_again() {
         let mut store = Store::made("m");
         store.apply(&shared("a", "c/s1", 7, None), SECOND);
         for ballot in [20, 21] {

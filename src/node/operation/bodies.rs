@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn release_of_a_claim_is_up_to_its_ballot_and_hands_nothing_over() {
+    fn release_of_a_claim_has_its_ballot_and_no_hand_over() {
         let claim = Claim::sample("a", "me", 7);
         let release = Release::of(&claim);
         assert_eq!((release.token, release.next, release.ttl, release.ballot), (0, 0, claim.ttl, 7));

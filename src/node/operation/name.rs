@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bad_names_are_refused_with_what_would_be_right() {
+    fn malformed_name_is_refused_with_the_reason() {
         let said = |text: &str| Name::new("p:", text).unwrap_err().to_string();
         assert!(said("").contains("empty"));
         assert!(said(&"x".repeat(1 << 20)).contains("1048576 bytes; use at most 1024"));

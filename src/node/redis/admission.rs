@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_server_says_of_itself_does_nothing_to_a_terminal() {
+    fn server_info_has_its_control_characters_escaped() {
         let server = Server::parse(&INFO.replace("7.0.15", "7\u{1b}[2J").replace("allkeys", "all\u{7}keys")).unwrap();
         assert_eq!((&*server.version, server.evicts.as_deref()), (r"7\u{1b}[2J", Some(r"all\u{7}keys-lru")));
     }
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_whose_clock_was_set_back_behind_its_start_counts_as_just_started() {
+    fn server_with_a_start_in_the_future_counts_as_just_started() {
         assert_eq!(Server::parse(&INFO.replace("seconds:90", "seconds:-28")).unwrap().uptime, Duration::ZERO);
     }
 
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn what_tells_no_run_id_is_no_server() {
+    fn info_without_a_run_id_is_refused() {
         assert_eq!(Server::parse("role:master\r\nuptime_in_seconds:3"), None);
     }
 }

@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_nothing_to_do_with_rights_is_told_as_before() {
+    fn error_unrelated_to_rights_is_shown_escaped_and_redacted() {
         assert!(advice("OOM command not allowed").contains("raise maxmemory"));
         assert_eq!(advice("ERR whatever"), "ERR whatever");
         assert_eq!(advice("ERR \x1b]0;title\x07\u{9b}"), r"ERR \u{1b}]0;title\u{7}\u{9b}", "all is escaped");
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn each_refusal_that_is_known_is_told_with_what_can_be_done() {
+    fn known_refusal_is_reported_with_a_remedy() {
         for (said, hint) in [
             ("WRONGTYPE x", "another type"),
             ("OOM x", "raise maxmemory"),

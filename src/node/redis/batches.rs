@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn operations_of_one_script_share_a_call_behind_what_has_their_names() {
+    fn operations_of_one_script_share_a_call_in_order_per_name() {
         let mixed: [(char, &[&str]); 6] =
             [('c', &["a"]), ('r', &["b"]), ('c', &["c"]), ('r', &["d"]), ('c', &["a"]), ('r', &["e"])];
         assert_eq!(batched(&mixed), [vec![0, 2, 4], vec![1, 3, 5]]);
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_has_so_many_operations_and_names_at_most_or_one_operation() {
+    fn call_is_bounded_unless_it_has_one_operation() {
         let sizes = |jobs: Vec<(usize, char)>| {
             let texts: Vec<_> = (0..1_000).map(|number| number.to_string()).collect();
             let mut rest = texts.iter().map(String::as_str).cycle();

@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn a_transport_that_was_not_built_in_is_refused_with_what_to_do() {
+    fn transport_that_is_not_built_in_is_refused_with_its_feature() {
         match "redis-rs".parse::<Transport>() {
             Ok(transport) => assert!(cfg!(feature = "redis-rs") && transport.name() == "redis-rs"),
             Err(error) => assert!(!cfg!(feature = "redis-rs") && error.to_string().contains("feature redis-rs")),
@@ -133,7 +133,7 @@ mod tests {
 
     #[cfg(not(feature = "__tls"))]
     #[tokio::test]
-    async fn without_tls_no_transport_connects_to_a_rediss_address() {
+    async fn rediss_address_is_not_dialed_without_tls() {
         let server = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         server.set_nonblocking(true).unwrap();
         let address = format!("rediss://:secret@{}", server.local_addr().unwrap());

@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rejection_says_what_to_do() {
+    fn out_of_memory_error_is_busy_and_names_the_remedy() {
         let fault = decode(Verb::Claim, vec!["error".into(), "OOM command not allowed".into()]).unwrap_err();
         assert_eq!((fault.kind(), fault.to_string().contains("maxmemory")), (FaultKind::Busy, true));
     }
@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn node_without_a_record_carries_nothing_out_and_another_list_is_told() {
+    fn missing_record_is_forgot_and_another_list_is_reported() {
         for verb in [Verb::Claim, Verb::Renew, Verb::Release, Verb::Withdraw, Verb::Revoke, Verb::Inspect] {
             assert_eq!(decode(verb, vec!["forgot".into()]).unwrap(), Outcome::Forgot, "{verb:?}");
         }
@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_holder_says_is_told_whole_or_the_reply_is_garbled() {
+    fn holder_note_is_decoded_whole_or_the_reply_is_garbled() {
         let inspected = |says: &str| {
             let told = ["inspected", "me", "1", "5", "7", "0", says, "1", "6", "0"];
             decode(Verb::Inspect, told.map(|part| part.to_owned().into()).to_vec())
@@ -373,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stale_ballot_is_told_to_claims_and_a_silent_channel_to_whoever_asks() {
+    fn stale_fence_and_refused_channel_are_decoded() {
         let stale = decode(Verb::Claim, vec!["stale".into(), "5".into()]);
         assert_eq!(stale.unwrap(), Outcome::Stale { fence: 5 });
         for (unheard, expected) in [("", None), ("NOPERM", Some("NOPERM"))] {

@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn where_all_addresses_are_silent_the_step_ends() {
+    async fn dial_ends_in_time_if_all_addresses_are_silent() {
         let (listener, port) = listener().await;
         drop(listener);
         let _silent = silent(port).await;

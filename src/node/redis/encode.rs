@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn each_verb_is_written_as_its_script_reads_it() {
+    fn operation_is_encoded_as_its_script_reads_it() {
         let (ttl, age) = (Duration::from_secs(30), Duration::from_millis(250));
         let (lasts, again) = (Duration::from_secs(3), Duration::from_micros(10_000_500));
         let waiter = Some(Waiter { arrival: 99, lasts, again });

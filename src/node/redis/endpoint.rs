@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_address_is_refused_with_what_would_be_right() {
+    fn malformed_address_is_refused_with_the_right_form() {
         for (text, hint) in [
             ("http://eu", "begins with \"http://\", which is unknown; use redis://"),
             ("127.0.0.1:6379", "lacks its scheme, as in redis://"),

@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_server_is_never_two_nodes() {
+    fn server_cannot_be_two_nodes() {
         let registry = Registry::new(2);
         assert_eq!(registry.enter(0, "run", &"a".into()), Ok(()));
         assert_eq!(registry.enter(1, "run", &"b".into()), Err("a".into()));

@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_script_has_comments_or_the_text_of_another() {
+    fn scripts_have_no_comments_and_distinct_digests() {
         for (number, script) in Script::ALL.into_iter().enumerate() {
             assert_eq!(script as usize, number);
             assert!(script.source().lines().all(|line| !line.starts_with(' ') && !line.contains("-- ")));

@@ -208,7 +208,7 @@ pub(super) fn is_down(state: &NodeState, reason: &str) -> bool {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_transport_that_panics_leaves_the_node_down_with_the_reason_and_is_dialed_again() {
+async fn node_is_down_and_redialed_after_its_transport_panics() {
     let script = Arc::new(Script { panics: 3, ..Script::default() });
     let node = node(&script, Arc::default());
     until(&node, |state| is_down(state, "panicked")).await;
@@ -227,7 +227,7 @@ async fn a_connection_that_panics_takes_no_supervisor_with_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_connection_that_ends_at_once_is_made_again_after_growing_pauses() {
+async fn connection_that_ends_at_once_is_remade_after_growing_pauses() {
     let ended = || Poll::Ready(Event::Ended("flapping".to_owned()));
     let script = Arc::new(Script { event: Some(ended), ..Script::default() });
     let listener = Arc::new(Missed::default());

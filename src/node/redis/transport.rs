@@ -205,7 +205,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_digest_is_what_redis_says_to_script_load() {
+    fn digest_matches_that_of_script_load() {
         assert_eq!(digest("return 1"), "e0e1f9fabfc9d4800c877a703b823ac0578ff8db");
     }
 

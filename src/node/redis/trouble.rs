@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_server_objects_to_is_told_with_what_to_do() {
+    fn tls_alert_is_explained_with_a_remedy() {
         let refused = "the server does not accept this client's certificate";
         for (alert, what, mend) in [
             ("CertificateRequired", "only clients with a certificate", "--tls-cert"),
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn a_handshake_that_failed_may_be_for_want_of_a_certificate_where_there_is_none() {
+    fn failed_handshake_without_a_certificate_suggests_one() {
         let told = |identified| handshake("AlertReceived(HandshakeFailure)", identified);
         assert!(
             told(false).contains("no cipher in common, or the server asks for a client certificate; give a client")

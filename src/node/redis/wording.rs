@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn every_form_in_which_std_shows_an_io_error_is_understood() {
+    fn io_error_is_read_from_every_debug_form_of_std() {
         use std::io::{Error, ErrorKind};
         let refused = Error::from_raw_os_error(if cfg!(unix) { 2 } else { 10_061 });
         let shown = |error: Error| plain(&format!("{error:?}"));

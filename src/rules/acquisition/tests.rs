@@ -39,7 +39,7 @@ fn a_quorum_in_time_wins_with_the_deadline_of_its_own_ask() {
 }
 
 #[test]
-fn it_begins_without_an_ask() {
+fn acquisition_begins_without_a_claim() {
     let mut acquisition = acquisition(1_000);
     assert_eq!((acquisition.withdrawn(), acquisition.last().is_some()), (0, false));
     ask(&mut acquisition, 0, 7, &[]);
@@ -47,7 +47,7 @@ fn it_begins_without_an_ask() {
 }
 
 #[test]
-fn a_quorum_that_comes_too_late_is_unavailable_and_not_contended() {
+fn quorum_that_comes_too_late_is_unavailable_not_contended() {
     let mut acquisition = acquisition(1_000);
     ask(&mut acquisition, 0, 7, &[Vote::Granted; 2]);
     assert!(matches!(acquisition.decide(at(987), &Handovers::default()), Some(Decision::Won(_))));
@@ -55,7 +55,7 @@ fn a_quorum_that_comes_too_late_is_unavailable_and_not_contended() {
 }
 
 #[test]
-fn votes_older_than_the_longest_round_count_for_nothing_however_long_the_ttl() {
+fn votes_older_than_the_longest_round_never_count() {
     let mut acquisition = acquisition(60_000);
     ask(&mut acquisition, 0, 7, &[Vote::Granted; 2]);
     assert!(matches!(acquisition.decide(at(4_999), &Handovers::default()), Some(Decision::Won(_))));
@@ -75,7 +75,7 @@ fn stale_ballots_are_lifted_three_times() {
 
 /// Why this matters: other clients may raise the fences faster than a slow node answers.
 #[test]
-fn a_ballot_may_be_lifted_before_a_far_node_has_answered_and_one_lift_is_kept_for_its_answer() {
+fn ballot_lift_need_not_wait_for_a_slow_node_except_the_last() {
     let mut acquisition = acquisition(1_000);
     for ballot in 1..3 {
         ask(&mut acquisition, 0, ballot, &[Vote::Granted]);
@@ -91,7 +91,7 @@ fn a_ballot_may_be_lifted_before_a_far_node_has_answered_and_one_lift_is_kept_fo
 }
 
 #[test]
-fn what_an_earlier_ask_may_have_left_is_not_forgotten_when_the_last_was_never_sent() {
+fn node_of_an_earlier_claim_may_hold_if_the_last_was_unsent() {
     let mut acquisition = acquisition(1_000);
     ask(&mut acquisition, 0, 1, &[Vote::Granted, Vote::Stale, Vote::Stale]);
     ask(&mut acquisition, 5, 9, &[Vote::Unsent, Vote::Granted, Vote::Granted]);
@@ -137,7 +137,7 @@ fn handed(pushes: &[(usize, u64, u64)]) -> Handovers {
 }
 
 #[test]
-fn what_was_handed_over_ends_with_the_quorum_th_latest_of_its_votes() {
+fn hand_over_ends_with_the_quorum_th_latest_of_its_votes() {
     let mut acquisition = acquisition(30_000);
     ask(&mut acquisition, 900, 5, &[Vote::Refused; 3]);
     assert_eq!(acquisition.decide(at(950), &handed(&[(0, 100, 7)])), Some(Decision::Failed(Cause::Contended)));
@@ -212,7 +212,7 @@ fn a_quorum_of_pushes_that_leaves_too_little_wins_nothing() {
 }
 
 #[test]
-fn who_was_only_refused_withdraws_nothing_and_forgets_no_node_that_may_have_granted() {
+fn refused_claim_withdraws_nothing_and_keeps_possible_holders() {
     let mut acquisition = acquisition(30_000);
     ask(&mut acquisition, 0, 5, &[Vote::Refused, Vote::Refused, Vote::Unknown]);
     let mut waits = Handovers::default();
@@ -247,7 +247,7 @@ fn round_of_which_no_vote_counts_is_over_once_all_have_answered() {
 }
 
 #[test]
-fn grants_of_nodes_that_may_not_vote_when_it_is_decided_do_not_count() {
+fn grants_of_nodes_without_a_vote_at_the_decision_do_not_count() {
     let mut acquisition = acquisition(1_000);
     ask(&mut acquisition, 0, 7, &[Vote::Granted; 2]);
     let by = |voting: &[usize]| acquisition.decide_by(at(1), &Handovers::default(), voting.iter().copied().collect());
@@ -257,7 +257,7 @@ fn grants_of_nodes_that_may_not_vote_when_it_is_decided_do_not_count() {
 }
 
 #[test]
-fn pushes_of_nodes_that_may_not_vote_when_it_is_decided_do_not_count() {
+fn pushes_of_nodes_without_a_vote_at_the_decision_do_not_count() {
     let mut acquisition = acquisition(30_000);
     ask(&mut acquisition, 900, 5, &[Vote::Refused; 3]);
     let two = handed(&[(0, 100, 7), (1, 500, 7)]);

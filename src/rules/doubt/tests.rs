@@ -70,7 +70,7 @@ fn node_without_a_record_has_no_vote() {
 }
 
 #[test]
-fn record_of_another_process_is_of_no_use_until_a_hello_has_written_the_present_one() {
+fn record_of_another_process_is_useless_until_rewritten() {
     let mut guard = known();
     guard.meets_process("new");
     assert_eq!(quarantine(&guard, 9), Some((QUARANTINE, Doubt::Restarted)));
@@ -85,7 +85,7 @@ fn record_of_another_process_is_of_no_use_until_a_hello_has_written_the_present_
 }
 
 #[test]
-fn record_of_a_process_before_this_client_came_is_of_no_use_either() {
+fn record_of_an_earlier_process_is_useless_to_a_new_client() {
     let mut guard = guard();
     guard.meets_process("new");
     hears(&mut guard, &record("a", "run", 1_000), 0);
@@ -104,7 +104,7 @@ fn record_that_got_a_new_id_by_a_restart_is_doubted_since_then() {
 }
 
 #[test]
-fn process_that_came_back_with_the_same_record_is_doubted_from_now_on() {
+fn returned_process_with_the_same_record_is_doubted_from_now() {
     let mut guard = known();
     guard.meets_process("new");
     guard.meets_process("run");
@@ -125,7 +125,7 @@ fn promoted_master_that_forgot_its_promotion_is_the_same() {
 }
 
 #[test]
-fn another_id_with_the_same_process_is_a_doubt_since_that_record_began() {
+fn new_id_in_the_same_process_is_doubted_since_it_began() {
     let mut guard = known();
     hears(&mut guard, &record("b", "run", 5), 30);
     assert_eq!(quarantine(&guard, 30), Some((QUARANTINE - SECOND * 5, Doubt::Forgot)));
@@ -133,7 +133,7 @@ fn another_id_with_the_same_process_is_a_doubt_since_that_record_began() {
 }
 
 #[test]
-fn another_id_whose_record_was_old_at_once_is_a_doubt_from_now_on() {
+fn new_id_of_a_record_old_at_once_is_doubted_from_now_on() {
     for word in [OldAtOnce::Init, OldAtOnce::FirstUse] {
         let mut guard = known();
         hears(&mut guard, &Record { word: Some(word), ..record("b", "run", 62) }, 30);
@@ -180,7 +180,7 @@ fn record_below_a_grant_that_was_counted_has_lost_it() {
 }
 
 #[test]
-fn grant_that_was_counted_after_the_hello_was_sent_is_looked_for_in_the_next_one() {
+fn grant_counted_after_a_hello_is_checked_by_the_next_one() {
     let mut guard = known();
     guard.granted(7, at(10));
     let low = Record { high: 6, ..record("a", "run", 1_010) };
@@ -211,7 +211,7 @@ fn record_whose_word_was_taken_back_is_young_and_that_is_news() {
 }
 
 #[test]
-fn master_that_was_a_replica_in_between_is_doubted_though_its_record_is_the_same() {
+fn master_that_was_a_replica_is_doubted_despite_its_record() {
     let mut guard = known();
     guard.demoted();
     assert!(quarantine(&guard, 9).is_some() && !guard.settled(at(9)));
@@ -244,7 +244,7 @@ fn zero_switches_the_guard_off() {
 }
 
 #[test]
-fn each_doubt_is_news_once() {
+fn doubt_is_news_only_once() {
     let mut guard = known();
     assert!(!guard.take_news());
     hears(&mut guard, &record("b", "run", 0), 20);
@@ -255,6 +255,6 @@ fn each_doubt_is_news_once() {
 }
 
 #[test]
-fn each_cause_of_a_doubt_has_a_name_for_metrics() {
+fn causes_of_doubt_have_names_for_metrics() {
     assert_eq!(Doubt::CAUSES.map(Doubt::as_str), ["restarted", "forgot", "clock_stepped"]);
 }

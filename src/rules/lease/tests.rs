@@ -57,7 +57,7 @@ fn votes(votes: &[(usize, RenewVote)]) -> RenewalTally {
 /// A margin is a share of the validity. After a hand-over, it is a share of the time that was left
 /// when the lease began.
 #[test]
-fn a_margin_is_part_of_what_the_lease_was_extended_or_won_for() {
+fn margin_is_relative_to_the_last_extension_or_the_grant() {
     let mut tenure = tenure(None);
     let extended = votes(&[(0, RenewVote::Extended), (1, RenewVote::Extended)]);
     let of = |renewed| match renewed {
@@ -71,7 +71,7 @@ fn a_margin_is_part_of_what_the_lease_was_extended_or_won_for() {
 }
 
 #[test]
-fn it_is_held_until_its_deadline_and_lost_from_then_on_whatever_timers_do() {
+fn lease_is_held_until_its_deadline_and_lost_from_then_on() {
     let tenure = tenure(None);
     assert!(tenure.is_held(at(987)) && tenure.lost(at(987)).is_none());
     assert_eq!((tenure.is_held(at(988)), tenure.lost(at(988))), (false, Some(LostReason::Expired)));
@@ -79,7 +79,7 @@ fn it_is_held_until_its_deadline_and_lost_from_then_on_whatever_timers_do() {
 }
 
 #[test]
-fn what_was_handed_over_is_renewed_after_a_short_section_or_a_round_trip_and_in_time() {
+fn handed_over_lease_is_renewed_soon_even_without_auto_renew() {
     let (tenure, won) = (tenure(None), handed_over(988));
     let first = |round_trip| tenure.first_renewal(&won, pace(round_trip));
     assert_eq!((first(5), first(150)), (Some(Due::Alone(at(110))), Some(Due::Alone(at(160)))));
@@ -89,7 +89,7 @@ fn what_was_handed_over_is_renewed_after_a_short_section_or_a_round_trip_and_in_
 }
 
 #[test]
-fn it_began_when_it_was_won_and_may_be_held_by_whoever_was_asked_since() {
+fn lease_may_be_held_by_every_node_asked_since_its_grant() {
     let mut tenure = tenure(None);
     assert_eq!((tenure.since(), tenure.may_hold()), (at(10), NodeSet::first(2)));
     tenure.sent(NodeSet::of(2));
@@ -117,7 +117,7 @@ fn a_renewal_that_comes_after_the_deadline_renews_nothing() {
 }
 
 #[test]
-fn it_is_renewed_at_once_when_a_doubt_leaves_no_quorum_behind_its_deadline() {
+fn lease_is_renewed_at_once_if_a_doubt_breaks_its_quorum() {
     let mut tenure = tenure(None);
     let mut doubted = |nodes| tenure.doubted(nodes, true, at(300));
     assert_eq!(doubted(NodeSet::of(2)), None, "that node did not vote");
@@ -149,7 +149,7 @@ fn doubt_about_a_node_behind_one_of_several_names_renews_them() {
 }
 
 #[test]
-fn a_doubt_renews_nothing_that_is_not_renewed_by_itself_and_counts_all_the_same() {
+fn doubt_without_auto_renew_renews_nothing_but_still_counts() {
     let mut tenure = tenure(None);
     assert_eq!(tenure.doubted(NodeSet::of(0), false, at(300)), None);
     assert_eq!(tenure.doubted(NodeSet::of(0), true, at(310)), None, "the deadline no longer depends on the node");
@@ -157,7 +157,7 @@ fn a_doubt_renews_nothing_that_is_not_renewed_by_itself_and_counts_all_the_same(
 }
 
 #[test]
-fn what_is_renewed_by_itself_is_for_the_first_time_before_a_third_of_its_validity_has_passed() {
+fn first_renewal_comes_before_a_third_of_the_validity() {
     let third = ms(988) / 3;
     let first = |random: fn() -> u64| tenure(None).first_renewal(&won(), Pace { random, ..pace(5) }).unwrap();
     let (Due::Together(latest), Due::Together(soonest)) = (first(|| 0), first(|| u64::MAX)) else { panic!() };
@@ -167,7 +167,7 @@ fn what_is_renewed_by_itself_is_for_the_first_time_before_a_third_of_its_validit
 }
 
 #[test]
-fn what_is_extended_is_renewed_again_before_a_third_of_its_validity_has_passed() {
+fn next_renewal_comes_before_a_third_of_the_validity() {
     let third = ms(988) / 3;
     let votes = extended(2);
     let heard = Heard { t0: at(300), renewal: Renewal::Extended, votes: &votes, doubted: NodeSet::default() };
@@ -180,7 +180,7 @@ fn what_is_extended_is_renewed_again_before_a_third_of_its_validity_has_passed()
 }
 
 #[test]
-fn what_is_extended_by_nodes_that_came_into_doubt_meanwhile_is_renewed_at_once() {
+fn extension_by_doubted_nodes_is_renewed_at_once() {
     let again = |nodes, doubted, auto_renew| {
         let votes = extended(nodes);
         let heard = Heard { t0: at(300), renewal: Renewal::Extended, votes: &votes, doubted };
@@ -193,7 +193,7 @@ fn what_is_extended_by_nodes_that_came_into_doubt_meanwhile_is_renewed_at_once()
 }
 
 #[test]
-fn what_came_to_nothing_is_sent_again_after_a_pause_that_grows_whether_or_not_it_is_renewed_by_itself() {
+fn unclear_renewal_is_sent_again_after_a_growing_pause() {
     let (mut tenure, none) = (tenure(None), votes(&[]));
     let heard = Heard { t0: at(300), renewal: Renewal::Unclear, votes: &none, doubted: NodeSet::first(3) };
     let mut again = |auto_renew, random: fn() -> u64| {
@@ -207,7 +207,7 @@ fn what_came_to_nothing_is_sent_again_after_a_pause_that_grows_whether_or_not_it
 }
 
 #[test]
-fn what_has_ended_sets_no_timer() {
+fn ended_lease_sets_no_timer() {
     let mut tenure = tenure(None);
     let lost = votes(&[(0, RenewVote::Lost), (1, RenewVote::Lost)]);
     let heard = Heard { t0: at(300), renewal: Renewal::Lost, votes: &lost, doubted: NodeSet::first(3) };
@@ -219,7 +219,7 @@ fn what_has_ended_sets_no_timer() {
 }
 
 #[test]
-fn what_is_lost_lingers_until_its_old_deadline() {
+fn lost_lease_lingers_until_its_old_deadline() {
     let mut tenure = tenure(None);
     assert!(!tenure.lingers(at(320)), "it is held");
     tenure.lose(LostReason::Forgotten);
@@ -230,7 +230,7 @@ fn what_is_lost_lingers_until_its_old_deadline() {
 }
 
 #[test]
-fn its_deadlines_timer_is_set_a_little_before_it_and_ends_it_then_and_no_sooner() {
+fn deadline_timer_ends_the_lease_shortly_before_its_deadline() {
     let mut tenure = tenure(None);
     assert_eq!(tenure.expires(), at(986));
     assert_eq!(tenure.deadline_reached(at(986).minus(Duration::from_nanos(1))), Expiry::Later(at(986)));
@@ -240,7 +240,7 @@ fn its_deadlines_timer_is_set_a_little_before_it_and_ends_it_then_and_no_sooner(
 }
 
 #[test]
-fn what_came_to_nothing_is_sent_again_before_the_deadline_whatever_pauses_may_be() {
+fn unclear_renewal_is_sent_again_before_the_deadline() {
     let mut tenure = tenure(None);
     let long = Backoff { min: ms(5), max: ms(60_000) };
     let (mut now, mut times, none) = (at(300), 0, votes(&[]));
@@ -255,7 +255,7 @@ fn what_came_to_nothing_is_sent_again_before_the_deadline_whatever_pauses_may_be
 }
 
 #[test]
-fn its_deadlines_timer_is_set_again_where_the_deadline_has_moved() {
+fn deadline_timer_is_set_again_if_the_deadline_has_moved() {
     let mut tenure = tenure(None);
     renewed(&mut tenure, 300, Renewal::Extended, &extended(2), 320);
     assert_eq!(tenure.deadline_reached(at(986)), Expiry::Later(at(1_286)));
@@ -263,7 +263,7 @@ fn its_deadlines_timer_is_set_again_where_the_deadline_has_moved() {
 }
 
 #[test]
-fn its_deadlines_timer_ends_nothing_that_was_released_and_tells_of_the_longest_hold() {
+fn deadline_timer_ends_no_released_lease_and_reports_max_hold() {
     let (mut released, mut longest) = (tenure(None), tenure(Some(ms(400))));
     released.release(at(900));
     assert_eq!(released.deadline_reached(at(986)), Expiry::Over);
@@ -272,12 +272,12 @@ fn its_deadlines_timer_ends_nothing_that_was_released_and_tells_of_the_longest_h
 }
 
 #[test]
-fn a_renewal_is_waited_for_until_its_time_is_over_or_the_deadline_comes() {
+fn renewal_is_awaited_until_its_timeout_or_the_deadline() {
     assert_eq!((tenure(None).waits(at(300), ms(500)), tenure(None).waits(at(300), ms(700))), (at(800), at(988)));
 }
 
 #[test]
-fn what_holds_still_is_neither_renewed_nor_ended_by_a_renewal_and_ends_at_its_deadline() {
+fn lease_held_still_ignores_renewals_and_ends_at_its_deadline() {
     let mut tenure = tenure(None);
     tenure.hold_still();
     assert!(!tenure.may_renew(at(320)) && tenure.is_held(at(320)));
@@ -291,14 +291,14 @@ fn what_holds_still_is_neither_renewed_nor_ended_by_a_renewal_and_ends_at_its_de
 }
 
 #[test]
-fn a_lease_past_its_longest_hold_is_not_renewed_and_ends_by_that_reason() {
+fn lease_past_max_hold_is_not_renewed_and_ends_for_that_reason() {
     let tenure = tenure(Some(ms(400)));
     assert!(tenure.may_renew(at(409)) && !tenure.may_renew(at(410)));
     assert_eq!(tenure.lost(at(988)), Some(LostReason::MaxHold));
 }
 
 #[test]
-fn only_what_is_held_can_be_released_or_lost() {
+fn lease_can_be_released_or_lost_only_while_held() {
     let (mut late, mut early) = (tenure(None), tenure(None));
     assert!(!late.release(at(988)) && late.lose(LostReason::Closed) && !late.lose(LostReason::Expired));
     assert!(early.release(at(987)) && !early.lose(LostReason::Closed));

@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn both_lists_are_told_by_what_differs() {
+    fn difference_names_each_part_in_which_the_lists_differ() {
         let ours = list(&["a:1", "b:1"]);
         let stop = "; stop the clients that have the wrong list: the other clients continue within 75 s";
         for (says, differs) in [
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn of_lists_with_other_names_only_the_names_are_told() {
+    fn difference_of_lists_with_other_names_is_their_names() {
         assert_eq!(
             difference(&list(&["a:1"]), "team 1500 3 a:1 b:1", None),
             "ours is \"default\", theirs is \"team\"; give one of the lists other servers"
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn of_many_nodes_the_first_are_named() {
+    fn difference_in_many_nodes_names_the_first_three() {
         let told = difference(&list(&["a:1"]), "default 60000 4 a:1 b:1 c:1 d:1 e:1 f:1", None);
         assert!(told.contains(": theirs also has b:1, c:1, d:1 and 2 more; stop"), "{told}");
     }

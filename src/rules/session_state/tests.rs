@@ -58,7 +58,7 @@ fn parts(sent: &[Sent]) -> Vec<u64> {
 }
 
 #[test]
-fn without_locks_it_lives_for_ever() {
+fn session_without_locks_lives_for_ever() {
     let mut tenancy = SessionState::new(validity());
     assert_eq!((tenancy.deadline(), tenancy.next_renewal()), (Tick::NEVER, Tick::NEVER));
     assert_eq!(tenancy.timers(Timers::default()), Timers::default());
@@ -69,7 +69,7 @@ fn without_locks_it_lives_for_ever() {
 }
 
 #[test]
-fn all_are_renewed_when_the_first_is_due() {
+fn locks_of_a_session_are_renewed_when_the_first_is_due() {
     let (mut tenancy, first, second) = two();
     assert!((at(320)..at(330)).contains(&tenancy.next_renewal()));
     assert!(tenancy.renew(at(320)).is_empty());
@@ -79,7 +79,7 @@ fn all_are_renewed_when_the_first_is_due() {
 
 /// All locks of a session are renewed as soon as one of them is due. So a new lock is due late.
 #[test]
-fn what_is_added_is_due_in_the_last_eighth_of_a_third_of_its_validity() {
+fn added_lock_is_due_in_the_last_eighth_of_the_first_third() {
     let (mut tenancy, third) = (SessionState::new(validity()), ms(988) / 3);
     let tenure = LeaseState::new(Size::of(3), validity(), None, won(0), at(0));
     tenancy.add(tenure, &won(0), NodeSet::default(), Pace::<fn() -> u64> { random: || u64::MAX, ..pace() });
@@ -88,7 +88,7 @@ fn what_is_added_is_due_in_the_last_eighth_of_a_third_of_its_validity() {
 }
 
 #[test]
-fn what_cannot_wait_is_renewed_alone() {
+fn urgent_lock_is_renewed_alone() {
     let (mut tenancy, first, second) = two();
     let hurried = add(&mut tenancy, &Won { handed_over: true, ..won(120) }, None);
     assert_eq!(tenancy.next_renewal(), at(220));
@@ -99,7 +99,7 @@ fn what_cannot_wait_is_renewed_alone() {
 }
 
 #[test]
-fn it_is_held_until_its_first_deadline() {
+fn session_is_held_until_its_first_deadline() {
     let (mut tenancy, first, second) = two();
     assert_eq!((tenancy.deadline(), tenancy.remaining(at(900))), (at(988), ms(88)));
     assert_eq!((tenancy.is_alive(at(987)), tenancy.is_alive(at(988))), (true, false));
@@ -112,7 +112,7 @@ fn it_is_held_until_its_first_deadline() {
 }
 
 #[test]
-fn its_timers_are_set_to_what_is_due_sooner_than_they_are_set_for() {
+fn session_timers_are_set_only_if_due_sooner() {
     let (mut tenancy, ..) = two();
     let due = Timers { renew: Some(tenancy.next_renewal()), expire: Some(at(986)) };
     assert_eq!(tenancy.timers(Timers::default()), due);
@@ -125,7 +125,7 @@ fn its_timers_are_set_to_what_is_due_sooner_than_they_are_set_for() {
 }
 
 #[test]
-fn its_deadlines_timer_ends_it_a_little_before_the_first_deadline_and_is_set_again_where_that_has_moved() {
+fn deadline_timer_ends_the_session_before_its_first_deadline() {
     let (mut tenancy, first, _) = two();
     assert_eq!(tenancy.deadline_reached(at(985)), Expiry::Later(at(986)));
     tenancy.remove(first);
@@ -136,7 +136,7 @@ fn its_deadlines_timer_ends_it_a_little_before_the_first_deadline_and_is_set_aga
 }
 
 #[test]
-fn of_what_is_lost_each_lock_lingers_until_its_own_deadline() {
+fn locks_of_a_lost_session_linger_until_their_own_deadlines() {
     let (mut tenancy, first, second) = two();
     tenancy.lose(LostReason::Forgotten);
     assert_eq!(tenancy.deadline_reached(at(986)), Expiry::Later(at(988)));
@@ -148,7 +148,7 @@ fn of_what_is_lost_each_lock_lingers_until_its_own_deadline() {
 }
 
 #[test]
-fn each_renewal_moves_its_own_deadline() {
+fn renewal_moves_only_the_deadline_of_its_lock() {
     let (mut tenancy, ..) = two();
     let sent = tenancy.renew(at(330));
     let moved = renewed(&mut tenancy, sent[0], RenewVote::Extended, 340);
@@ -161,7 +161,7 @@ fn each_renewal_moves_its_own_deadline() {
 }
 
 #[test]
-fn what_was_extended_is_renewed_again_with_the_others_and_what_came_to_nothing_alone() {
+fn extended_lock_is_renewed_with_others_and_unclear_one_alone() {
     let (mut tenancy, first, second) = two();
     let sent = tenancy.renew(at(330));
     renewed(&mut tenancy, sent[0], RenewVote::Unknown, 346);
@@ -174,7 +174,7 @@ fn what_was_extended_is_renewed_again_with_the_others_and_what_came_to_nothing_a
 }
 
 #[test]
-fn with_one_lock_all_are_lost() {
+fn session_is_lost_with_any_of_its_locks() {
     let (mut tenancy, ..) = two();
     let sent = tenancy.renew(at(330));
     let lost = renewed(&mut tenancy, sent[1], RenewVote::Lost, 340);
@@ -185,7 +185,7 @@ fn with_one_lock_all_are_lost() {
 }
 
 #[test]
-fn a_renewal_that_names_what_was_given_up_since_loses_nothing_and_may_renew_the_rest() {
+fn renewal_with_a_name_given_up_since_loses_nothing() {
     let (mut tenancy, first, _) = two();
     let sent = tenancy.renew(at(330));
     tenancy.narrow(first);
@@ -199,7 +199,7 @@ fn a_renewal_that_names_what_was_given_up_since_loses_nothing_and_may_renew_the_
 }
 
 #[test]
-fn what_was_given_up_while_its_renewal_was_under_way_is_nobodys_loss() {
+fn lock_removed_during_its_renewal_is_no_loss_of_the_session() {
     let (mut tenancy, first, _) = two();
     let sent = tenancy.renew(at(330));
     tenancy.remove(first);
@@ -220,7 +220,7 @@ fn a_doubt_asks_for_those_that_rest_on_the_node() {
 }
 
 #[test]
-fn a_doubt_that_came_while_it_was_won_or_renewed_asks_for_it_alone() {
+fn doubt_during_a_grant_or_renewal_renews_that_lock_alone() {
     let (mut tenancy, first, _) = two();
     let tenure = LeaseState::new(Size::of(3), validity(), None, won(120), at(130));
     let third = tenancy.add(tenure, &won(120), NodeSet::of(1), Pace { from: at(130), ..pace() });
@@ -233,7 +233,7 @@ fn a_doubt_that_came_while_it_was_won_or_renewed_asks_for_it_alone() {
 }
 
 #[test]
-fn what_was_held_for_too_long_is_not_renewed_and_ends_all_by_that_reason() {
+fn lock_past_max_hold_is_not_renewed_and_ends_the_session() {
     let mut tenancy = SessionState::new(validity());
     add(&mut tenancy, &won(0), Some(ms(200)));
     let other = add(&mut tenancy, &won(150), None);

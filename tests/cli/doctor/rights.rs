@@ -83,7 +83,7 @@ fn least() -> Vec<&'static str> {
 }
 
 #[tokio::test]
-async fn each_of_the_least_rights_is_named_where_it_is_missing() {
+async fn each_missing_right_is_named_by_the_doctor() {
     let clinic = Clinic::open(1).await;
     let server = clinic.server(0);
     let all = least();
@@ -112,7 +112,7 @@ async fn each_of_the_least_rights_is_named_where_it_is_missing() {
 }
 
 #[tokio::test]
-async fn where_a_quorum_lacks_a_right_that_acquiring_needs_nothing_says_that_it_votes() {
+async fn node_without_a_right_to_acquire_is_not_counted_as_voting() {
     let clinic = Clinic::open(3).await;
     let lacking = [&RIGHTS[..], &["-hset"]].concat();
     user(clinic.server(0), &lacking);
@@ -147,7 +147,7 @@ fn command(urls: &[String], prefix: &str) -> Command {
 const TO_ACQUIRE: [&str; 7] = ["+evalsha", "+info", "+time", "+hgetall", "+hmget", "+hset", "+pexpire"];
 
 #[tokio::test]
-async fn run_status_and_doctor_agree_on_what_each_missing_right_costs() {
+async fn run_status_and_doctor_agree_on_each_missing_right() {
     let clinic = Clinic::open(1).await;
     let server = clinic.server(0);
     let all: Vec<_> = least().into_iter().filter(|right| right.starts_with('+')).collect();

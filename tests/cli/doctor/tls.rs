@@ -34,7 +34,7 @@ fn examined(url: &str, options: &[String]) -> (i32, Value) {
 }
 
 #[tokio::test]
-async fn each_failure_of_tls_has_an_advice_of_its_own() {
+async fn each_tls_failure_has_its_own_advice() {
     let made = Certificates::new();
     made.sign("server", "ca", "localhost", 9);
     made.sign("expired", "ca", "localhost", -1);
@@ -69,7 +69,7 @@ async fn each_failure_of_tls_has_an_advice_of_its_own() {
 }
 
 #[tokio::test]
-async fn this_clients_own_certificate_and_the_authorities_are_looked_at_too() {
+async fn client_certificate_and_authority_expiry_are_reported() {
     let made = Certificates::new();
     made.sign("server", "ca", "localhost", 90);
     made.sign("late", "ca", "client", -1);

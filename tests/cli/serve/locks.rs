@@ -59,7 +59,7 @@ async fn waiters_get_the_lock_in_order_and_tokens_grow() {
 }
 
 #[tokio::test]
-async fn each_kind_of_lock_is_held_as_asked() {
+async fn agent_holds_each_kind_of_lock_as_requested() {
     let servers = servers(3).await;
     let agent = Agent::start(&servers, &[]);
     at_once(["set", "readers", "permits", "once"], |kind| {
@@ -101,7 +101,7 @@ async fn each_kind_of_lock_is_held_as_asked() {
 }
 
 #[tokio::test]
-async fn without_a_quorum_nobody_can_tell() {
+async fn agent_without_a_quorum_reports_unavailable() {
     let mut servers = servers(3).await;
     let agent = Agent::start(&servers, &[]);
     servers[1..].iter_mut().for_each(crate::common::server::Server::kill);

@@ -149,7 +149,7 @@ fn bound_of(client: &mut Client, names: &[&str], more: Value) -> (u16, Value) {
 }
 
 #[tokio::test]
-async fn each_name_and_each_user_counts() {
+async fn agent_bounds_count_each_name_and_each_user() {
     let servers = servers(3).await;
     let bounds = ["--max-client-locks", "3", "--max-user-locks", "4", "--max-user-clients", "3", "--max-streams", "1"];
     let agent = Agent::start(&servers, &bounds);
@@ -209,7 +209,7 @@ async fn pipelined_requests_are_answered_in_order() {
 }
 
 #[tokio::test]
-async fn metrics_count_what_the_agent_holds() {
+async fn agent_metrics_count_its_locks() {
     let servers = servers(3).await;
     let agent = Agent::start(&servers, &[]);
     let mut client = agent.client();

@@ -35,7 +35,7 @@ pub fn handed_over_with_ballots_that_differ(script: &mut Script) {
 
 /// A's wall clock is far ahead. B is handed the lock, and dies before it has renewed the lock. C
 /// asks with the lowest ballot that it may use. The nodes must grant only a ballot above B's.
-pub fn whoever_was_handed_the_lock_dies(script: &mut Script) {
+pub fn waiter_dies_after_it_was_handed_the_lock(script: &mut Script) {
     script.world(3, 3, 1_500, 2_000);
     script.at(0, Cue::StepWall { process: 0, by_ms: 60_000 });
     script.asks(30, 0, Part { hold: millis(400), ..Part::default() });
@@ -173,7 +173,7 @@ pub fn the_first_in_line_hears_no_answers(script: &mut Script) {
 }
 
 /// A holds and B waits. C, behind B, gives up: C's release must not hand over A's lock.
-pub fn who_gives_up_hands_over_nothing_of_others(script: &mut Script) {
+pub fn timed_out_waiter_hands_over_no_lock_of_others(script: &mut Script) {
     script.world(3, 3, 3_000, 4_000);
     script.asks(0, 0, Part::default());
     script.asks(50, 1, Part::default());

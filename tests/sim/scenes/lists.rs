@@ -18,7 +18,7 @@ fn a_and_b(script: &mut Script, processes: usize) {
 }
 
 /// A holds the name, and then B starts.
-pub fn two_lists_of_one_name(script: &mut Script) {
+pub fn second_list_starts_while_a_client_of_the_first_holds(script: &mut Script) {
     a_and_b(script, 1);
     script.asks(2_500, 0, holds());
     script.at(5_000, Cue::Starts);
@@ -52,7 +52,7 @@ pub fn the_common_node_forgets(script: &mut Script) {
 
 /// B holds the name. A could not reach n2, so A's list is in force on n0 and n1, and A holds the
 /// name there. A must lose the name when it reaches n2.
-pub fn who_meets_another_list_loses_all(script: &mut Script) {
+pub fn holder_that_meets_another_list_loses_all(script: &mut Script) {
     world(script, 5, 1);
     script.plan.lists = vec![vec![2, 3, 4], vec![0, 1, 2]];
     script.asks(2_000, 0, holds());
@@ -180,7 +180,7 @@ pub fn lists_of_two_names(script: &mut Script) {
 
 /// B's list has another name. Its nodes have the same names as A's nodes, but only one name leads
 /// both to the same server. Both clients have a quorum.
-pub fn other_servers_of_another_list(script: &mut Script) {
+pub fn list_of_another_name_has_other_servers_behind_its_nodes(script: &mut Script) {
     world(script, 3, 1);
     (script.plan.strangers, script.plan.spares) = (vec![1], 2);
     [(1, 3), (2, 4)].into_iter().for_each(|(node, server)| script.at(500, Cue::Splits { node, process: 1, server }));
@@ -232,7 +232,7 @@ pub fn two_servers_behind_one_name_for_long(script: &mut Script) {
 /// The name n0 leads B to another server, and A and B know that. Both are suspended at the same
 /// time, for longer than nodes keep reports. After that, A's claims reach n0 and n1, and B's claims
 /// reach the other server and n2.
-pub fn both_sides_of_two_servers_stand_still(script: &mut Script) {
+pub fn clients_of_two_servers_behind_one_name_stand_still(script: &mut Script) {
     script.world(3, 2, 1_000, 3_000);
     script.plan.spares = 1;
     script.at(2_000, Cue::Splits { node: 0, process: 1, server: 3 });
@@ -248,7 +248,7 @@ pub fn both_sides_of_two_servers_stand_still(script: &mut Script) {
 
 /// A process cannot reach n0, which restarts. Other clients must soon ignore the old id of n0 that
 /// this process still knows.
-pub fn who_cannot_reach_a_node_does_not_show_its_record(script: &mut Script) {
+pub fn client_cut_off_from_a_node_does_not_show_its_old_record(script: &mut Script) {
     world(script, 3, 2);
     cut(script, 1, 5_000..NEVER, &[0]);
     script.at(10_000, forgets(0));
@@ -268,7 +268,7 @@ pub fn an_established_client_beside_a_restart(script: &mut Script) {
 
 /// All nodes restart at once with their data, and are down for some seconds. A lock with enough
 /// time left must survive: its nodes must extend it in time.
-pub fn all_restart_with_their_memory(script: &mut Script) {
+pub fn all_nodes_restart_with_their_memory(script: &mut Script) {
     let nodes = [1, 3][script.dice.index(2)];
     script.world(nodes, 1, 24_000, 60_000);
     script.asks(100, 0, Part { must_keep: true, ..asks_for(5_000, 80_000) });
@@ -315,7 +315,7 @@ pub fn a_far_node_beside_one_that_restarts(script: &mut Script) {
 
 /// B's list has only n0, and no list of B is in force there. B revokes A's lock. What the call
 /// reports to B must be true.
-pub fn revoked_by_who_is_kept_out(script: &mut Script) {
+pub fn client_of_a_list_kept_out_revokes_a_lock(script: &mut Script) {
     script.world(3, 1, 3_000, 5_000);
     script.plan.lists = vec![vec![0, 1, 2], vec![0]];
     script.asks(0, 0, asks_for(5_000, 30_000));
@@ -327,7 +327,7 @@ pub fn revoked_by_who_is_kept_out(script: &mut Script) {
 
 /// A holder stands still until its list has lapsed and another list is in force. When the holder
 /// continues, it must not hold the name any more.
-pub fn who_stands_still_holds(script: &mut Script) {
+pub fn holder_stands_still_until_another_list_is_in_force(script: &mut Script) {
     world(script, 5, 1);
     script.plan.lists = vec![vec![0, 1, 2], vec![2, 3, 4]];
     script.once_answered(Verb::Claim, 0, Answer::Granted, 2, pause(0, 50_000));

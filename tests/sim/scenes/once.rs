@@ -53,7 +53,7 @@ pub fn many_claim_a_period_at_once(script: &mut Script) {
 
 /// A claims the period but reaches only one node, so A gets nothing. B needs this node, and must
 /// get the period later.
-pub fn who_was_not_first_keeps_no_period(script: &mut Script) {
+pub fn failed_claim_of_a_period_leaves_its_node_to_the_next(script: &mut Script) {
     script.world(3, 2, 2_000, 3_000);
     script.hold_back(0, &[1, 2], 0..3_000, NEVER);
     script.hold_back(1, &[1], 0..6_000, NEVER);
@@ -64,7 +64,7 @@ pub fn who_was_not_first_keeps_no_period(script: &mut Script) {
 /// n0 grants the period to B, which reaches no other node and gives up later. A cannot reach n2. So
 /// A has one vote of the two that it needs, and nobody has the period. A must try again, and get
 /// the period once B has given up its vote.
-pub fn who_splits_the_votes_for_a_period_tries_again(script: &mut Script) {
+pub fn split_claim_of_a_period_is_tried_again(script: &mut Script) {
     script.world(3, 2, 2_000, 3_000);
     script.hold_back(1, &[1, 2], 0..3_000, NEVER);
     script.hold_back(0, &[2], 0..3_000, NEVER);

@@ -32,7 +32,7 @@ pub fn a_withdrawal_comes_when_its_owner_holds(script: &mut Script) {
 
 /// As `withdrawn_late`, but B's wall clock is ahead. So B withdraws ballots above the pushed
 /// ballot, and must ask with a higher ballot.
-pub fn a_push_is_below_what_was_withdrawn_elsewhere(script: &mut Script) {
+pub fn pushed_ballot_is_below_ballots_withdrawn_elsewhere(script: &mut Script) {
     script.at(0, Cue::StepWall { process: 1, by_ms: 60_000 });
     withdrawn_late(script);
 }
@@ -65,7 +65,7 @@ pub fn a_claim_comes_behind_the_release_of_a_lower_token(script: &mut Script) {
 
 /// B's wall clock is ahead, so B has asked with a higher ballot than its token. B stands still
 /// until its lock has ended. C gets a token between B's token and this ballot. Then B releases.
-pub fn released_when_another_has_a_token_below_what_was_asked_with(script: &mut Script) {
+pub fn late_release_meets_a_token_between_its_token_and_ballot(script: &mut Script) {
     script.world(3, 3, 2_000, 2_500);
     script.jitter = 2;
     script.at(0, Cue::StepWall { process: 1, by_ms: 60_000 });

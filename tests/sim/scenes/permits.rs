@@ -42,7 +42,7 @@ pub fn permits_while_nodes_forget(script: &mut Script) {
 
 /// Each of three processes reaches a different pair of the three nodes. Each node knows of two
 /// holders at most. So if nodes only counted permits, there could be three holders.
-pub fn each_of_three_reaches_two_of_three_nodes(script: &mut Script) {
+pub fn three_clients_reach_two_of_three_nodes_each(script: &mut Script) {
     semaphore(script, 3, 2);
     for process in 0..3 {
         script.hold_back(process, &[process], 0..6_000, super::script::NEVER);
@@ -53,7 +53,7 @@ pub fn each_of_three_reaches_two_of_three_nodes(script: &mut Script) {
 
 /// A process that waits for permits and holds the gate dies. Processes that wait behind it must get
 /// permits once the dead process's hold of the gate has ended.
-pub fn whoever_has_the_gate_dies(script: &mut Script) {
+pub fn owner_of_the_gate_dies_while_it_waits_for_permits(script: &mut Script) {
     semaphore(script, 3, 2);
     script.asks(0, 0, Part { must_keep: true, ..takes(1, 2, 5_000, 6_000) });
     script.asks(100, 1, takes(2, 2, 60_000, 20));

@@ -10,7 +10,7 @@ use crate::judge::history::Memory;
 /// A holds n0 and n1. n0 restarts empty behind a proxy, so no connection ends. B asks n0 and
 /// notices the restart. B's next requests must not hide the restart from C, which asks right after
 /// B.
-pub fn one_client_notices_and_the_next_must_too(script: &mut Script) {
+pub fn restart_behind_a_proxy_is_noticed_by_each_client(script: &mut Script) {
     script.world(3, 3, 2_000, 3_000);
     script.plan.proxied = true;
     script.hold_back(0, &[2], 0..NEVER, NEVER);

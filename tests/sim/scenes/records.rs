@@ -169,7 +169,7 @@ pub fn deleted_by_hand_and_others_know_its_id(script: &mut Script) {
 }
 
 /// M reaches only n0, and C reaches n0 again later.
-pub fn deleted_by_hand_and_who_knew_it_comes_back(script: &mut Script) {
+pub fn record_is_deleted_by_hand_and_a_client_with_its_id_returns(script: &mut Script) {
     deleted_by_hand(script, true);
 }
 
@@ -235,7 +235,7 @@ pub fn a_node_that_forgot_is_synced(script: &mut Script) {
 
 /// As `a_node_that_forgot_is_synced`, with five nodes. Two nodes forget the token. A third node,
 /// which alone still knows the token, is down for a while. The two nodes must not sync each other.
-pub fn who_forgot_syncs_nobody(script: &mut Script) {
+pub fn forgetful_nodes_do_not_sync_each_other(script: &mut Script) {
     world(script, 5, 2);
     script.at(1_500, Cue::StepWall { process: 0, by_ms: 100_000 });
     script.asks(2_000, 0, brief());

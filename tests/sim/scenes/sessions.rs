@@ -23,7 +23,7 @@ fn must(names: &'static [u8], timeout: u64, hold: u64) -> Part {
 
 /// A session unlocks one of three names during a renewal of all three. A waiter must get this name
 /// long before it would expire, and keep it. The session must keep the other two.
-pub fn one_of_three_names_is_unlocked_while_a_renewal_is_under_way(script: &mut Script) {
+pub fn session_unlocks_one_of_three_names_during_a_renewal(script: &mut Script) {
     names(script, 2);
     script.hold_one_way(0, &[0, 1, 2], 1, 750..1_400, 1_450);
     let does: &[Does] = &[Locks(&[0, 1, 2]), Holds(1_050, 150), Unlocks(&[1]), Holds(5_000, 500), Together, Revokes];
@@ -59,7 +59,7 @@ pub fn revoked_with_a_waiter_under_each_name(script: &mut Script) {
 }
 
 /// Names that were locked one after the other must be renewed at one moment, if nothing fails.
-pub fn all_names_of_a_session_are_renewed_together(script: &mut Script) {
+pub fn session_renews_all_its_names_together(script: &mut Script) {
     names(script, 1);
     let does: &[Does] = &[
         Locks(&[0]),
@@ -81,7 +81,7 @@ pub fn all_names_of_a_session_are_renewed_together(script: &mut Script) {
 
 /// n0 and n1 hold one name, and n1 and n2 the other. n1 is cut off. From this moment, only one node
 /// extends each name, so no quorum extends a name.
-pub fn two_names_of_a_session_are_with_other_nodes(script: &mut Script) {
+pub fn shared_node_of_two_session_names_is_cut_off(script: &mut Script) {
     names(script, 1);
     script.jitter = 2;
     script.hold_one_way(0, &[2], 0, 0..100, NEVER);
@@ -106,7 +106,7 @@ pub fn granted_when_the_time_of_the_session_is_over(script: &mut Script) {
 
 /// One name of a session is revoked, so the session is lost. All waiters must get the names long
 /// before the locks would expire.
-pub fn one_name_of_a_session_is_taken_away(script: &mut Script) {
+pub fn session_is_lost_when_one_of_its_names_is_revoked(script: &mut Script) {
     names(script, 3);
     let apart: &[Does] = &[Locks(&[0]), Holds(10, 20), Locks(&[1]), Holds(10, 20), Locks(&[2]), Holds(8_000, 0)];
     let whole: &[Does] = &[Locks(&[0, 1, 2]), Holds(8_000, 0)];

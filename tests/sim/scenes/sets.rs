@@ -40,7 +40,7 @@ pub fn sets_that_overlap(script: &mut Script) {
 }
 
 /// A process that waits for a set dies. Names that it holds must become free after a ttl.
-pub fn who_waits_for_a_set_dies(script: &mut Script) {
+pub fn waiter_for_a_set_dies_and_its_names_become_free(script: &mut Script) {
     names(script, 3);
     script.asks(0, 0, asks_for(&[1], 5_000, 1_000));
     script.asks(100, 1, asks_for(&[0, 1, 2], 60_000, 20));
@@ -68,7 +68,7 @@ pub fn sets_that_overlap_beside_a_far_node(script: &mut Script) {
 
 /// No node holds all names of a set: on two nodes, a dead process holds one of the names. Each name
 /// has a quorum of its own.
-pub fn no_node_has_all_names_of_a_set(script: &mut Script) {
+pub fn set_is_granted_though_no_node_has_all_its_names(script: &mut Script) {
     script.world(3, 4, 2_000, 20_000);
     (script.plan.names, script.plan.checking) = (3, vec![true; 3]);
     // This ttl is longer than the rest of the scene. It ends before the run checks that nothing is
@@ -85,7 +85,7 @@ pub fn no_node_has_all_names_of_a_set(script: &mut Script) {
 }
 
 /// While a set waits for a name, a name that it holds is revoked. The set must begin anew.
-pub fn one_name_of_a_set_is_taken_away_while_it_waits(script: &mut Script) {
+pub fn waiting_set_begins_anew_when_a_held_name_is_revoked(script: &mut Script) {
     names(script, 3);
     let hold = script.about(1_500, 500);
     script.asks(0, 1, asks_for(&[1], 5_000, hold));
@@ -109,7 +109,7 @@ pub fn a_set_that_begins_anew_keeps_its_place(script: &mut Script) {
 }
 
 /// A name of a held set is revoked. The set must lose all its names.
-pub fn one_name_of_a_set_is_taken_away(script: &mut Script) {
+pub fn set_loses_all_names_when_one_is_revoked(script: &mut Script) {
     names(script, 3);
     script.asks(0, 0, asks_for(&[0, 1], 5_000, 8_000));
     let at = script.about(200, 500);

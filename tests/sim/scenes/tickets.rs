@@ -14,7 +14,7 @@ fn resumes(hold: u64) -> Part {
 }
 
 /// A makes a ticket, and B and C resume it at the same moment. D waits for the lock.
-pub fn two_resume_one_ticket(script: &mut Script) {
+pub fn two_clients_resume_one_ticket(script: &mut Script) {
     script.world(3, 4, 2_000, 3_000);
     script.jitter = 2;
     script.asks(0, 0, makes(300));

@@ -99,7 +99,7 @@ pub fn the_first_in_line_is_killed(script: &mut Script) {
 }
 
 /// A dozen waiters are killed while A holds. The waiter behind them must get the lock at once.
-pub fn all_waiters_but_the_last_are_killed(script: &mut Script) {
+pub fn last_waiter_gets_the_lock_after_all_others_are_killed(script: &mut Script) {
     const LAST: usize = 13;
     script.world(3, LAST + 1, 10_000, 12_000);
     script.jitter = 1;
@@ -303,7 +303,7 @@ pub fn revoked_and_asked_for(script: &mut Script) {
 
 /// A name is revoked, and its holder goes on working for a while. The next caller, in any process,
 /// must get the name when the holder drops its guard, or at the holder's deadline.
-pub fn who_was_revoked_lingers(script: &mut Script) {
+pub fn revoked_holder_lingers_and_the_next_gets_the_name(script: &mut Script) {
     script.world(3, 3, 2_000, 2_500);
     let lingers = script.about(0, 3_000);
     script.asks(0, 0, Part { lingers: millis(lingers), ..Part::default() });

@@ -16,7 +16,7 @@ fn waits(script: &mut Script, ttl: u64, until: u64) {
 /// B, whose clock is an hour ahead, hands the second name over to A. After this hand-over, A's
 /// messages are held back. Meanwhile C gets the first name, with a token between the tokens of A's
 /// two names.
-pub fn a_set_that_was_cut_off_ends_when_another_has_one_of_its_names(script: &mut Script) {
+pub fn cut_off_set_ends_when_another_owner_has_one_of_its_names(script: &mut Script) {
     waits(script, 2_000, 400);
     script.at(300, Cue::StepWall { process: 1, by_ms: 3_600_000 });
     let late = script.about(3_000, 500);
@@ -25,7 +25,7 @@ pub fn a_set_that_was_cut_off_ends_when_another_has_one_of_its_names(script: &mu
 }
 
 /// C revokes the first name from A just before A gets the second name and renews the set.
-pub fn one_name_of_a_set_is_taken_away_right_before_the_last_comes(script: &mut Script) {
+pub fn name_of_a_set_is_revoked_right_before_the_last_one_comes(script: &mut Script) {
     waits(script, 9_000, 500);
     let at = script.about(300, 180);
     script.at(at, Cue::Revokes { process: 2, name: 0 });

@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_runs_with_this_one_is_not_stepped_however_long_answers_take() {
+    fn clock_at_the_same_rate_shows_no_step_despite_slow_replies() {
         assert_eq!(step(&samples(1, &[(0, 1), (200, 202), (400, 400)])), None);
         assert_eq!(step(&samples(300, &[(0, 0), (200, 500), (400, 650)])), None);
     }

@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn as_many_domains_must_fail_as_a_majority_does_not_survive_without() {
+    fn domains_to_fail_are_the_fewest_that_leave_no_quorum() {
         for (told, fail) in
             [("a", 1), ("a a a", 1), ("a a b", 1), ("a b c", 2), ("a b c d", 2), ("a a b b c", 2), ("a b c d e", 3)]
         {
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn all_addresses_of_this_machine_are_one_domain() {
+    fn addresses_of_this_machine_are_one_domain_unless_configured() {
         let targets =
             ["redis://127.0.0.1", "redis://127.0.0.2", "redis://localhost", "redis://[::1]", "redis+unix:///s"];
         let targets = targets.map(|address| Target::parse(address, &crate::tls::Tls::new()).unwrap());

@@ -105,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_worst_comes_first_and_nodes_with_the_same_finding_share_it() {
+    fn findings_are_sorted_worst_first_and_merged_across_nodes() {
         let low = |node: &str| Finding::new(Level::Warning, "memory", "low").of(node);
         let found =
             vec![Finding::fine("role", "a master"), low("a"), Finding::new(Level::Unsafe, "eviction", "lru"), low("b")];
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn the_code_is_that_of_the_worst_and_what_is_not_known_is_no_failure() {
+    fn exit_code_follows_the_worst_finding_and_ignores_unknown() {
         let codes = Level::ALL.map(|level| code(&[Finding::fine("a", ""), Finding::new(level, "b", "")]));
         assert_eq!(codes, [2, 1, 0, 0, 0]);
         assert_eq!(code(&[]), 0);

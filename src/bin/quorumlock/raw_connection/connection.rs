@@ -190,7 +190,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn what_is_cut_off_foreign_or_endless_is_an_error() {
+    fn reply_that_is_cut_off_foreign_or_endless_is_an_error() {
         for said in
             ["", "$5\r\nab", "HTTP/1.1 400\r\n", "$2000000\r\n", "*65\r\n", "*1\r\n*1\r\n*1\r\n:1\r\n", "\r\n", "+PON"]
         {

@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_refusal_has_a_mend_of_its_own() {
+    fn refusal_of_each_kind_has_its_own_remedy() {
         for (why, says) in [
             ("DENIED Redis is running in protected mode because ..", "protected-mode no"),
             ("ERR max number of clients reached", "maxclients"),

@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn of_a_node_that_is_not_asked_nothing_is_told() {
+    async fn node_skipped_by_the_check_reports_no_rights() {
         let settings = Settings { nodes: vec!["redis://127.0.0.1:1".to_owned()], ..Settings::default() };
         assert_eq!(asked(&settings, PATIENCE, &[false]).await, [Ok(None)]);
         assert!(asked(&settings, PATIENCE, &[true]).await[0].is_err());

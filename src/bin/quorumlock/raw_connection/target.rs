@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_tells_where_a_node_is_and_who_asks() {
+    fn address_yields_place_login_and_database() {
         let tls = target("rediss://us:p%40ss@eu:6380/2");
         assert_eq!(tls.place, Place::Tcp { host: "eu".into(), port: 6380, tls: true });
         assert_eq!(tls.greeting(), [vec!["AUTH", "us", "p@ss"], vec!["SELECT", "2"]]);
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn only_plain_connections_to_other_machines_can_be_read_there() {
+    fn connection_is_readable_if_plain_and_to_another_machine() {
         let readable = ["redis://eu", "rediss://eu", "redis://127.0.0.2", "redis://[::1]", "redis+unix:///s"];
         assert_eq!(readable.map(|address| target(address).is_readable()), [true, false, false, false, false]);
     }

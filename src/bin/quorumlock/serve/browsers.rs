@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_programs_on_loopback_are_served_over_tcp() {
+    fn request_with_foreign_host_or_any_origin_is_refused() {
         for host in ["127.0.0.1:7000", "localhost:7000", "LocalHost:7000", "[::1]:7000", "127.1.2.3:7000"] {
             assert!(is_loopback(host, 7000), "{host}");
         }

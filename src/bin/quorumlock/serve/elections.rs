@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn each_change_is_sent_once_and_no_older_leader_follows() {
+    fn leadership_change_is_sent_once_without_outdated_leaders() {
         let mut sent = Sent::default();
         let mut sends =
             |state: Leadership| sent.event(state).map(|event| event.lines().next().unwrap_or_default().to_owned());

@@ -223,7 +223,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_loopback_addresses_are_accepted() {
+    fn listener_accepts_only_loopback_addresses() {
         for text in ["127.0.0.1:80", "[::1]:0", "localhost:9", "127.1.2.3:1"] {
             assert!(loopback(text).is_ok(), "{text}");
         }

@@ -474,7 +474,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_left_of_a_released_lock() {
+    fn released_lock_leaves_nothing_in_the_table() {
         let (mut table, now) = (table(), Instant::now());
         let client = table.enter(ALICE.uid).unwrap();
         let id = add(&mut table, Some(client), Some(9), now);

@@ -157,7 +157,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_name_is_told_to_be_free_by_less_than_a_quorum() {
+    fn missing_quorum_is_reported_beside_the_count_of_names() {
         assert_eq!(found(0, true, None), "0 names are held");
         assert_eq!(found(1, true, None), "1 name is held");
         assert_eq!(found(1, false, None), "more than 1 name is held; --limit shows more");

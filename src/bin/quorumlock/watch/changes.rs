@@ -227,7 +227,7 @@ mod tests {
 
     /// After a long time without an observation, the lock may have been renewed and then released.
     #[test]
-    fn nobody_is_said_to_have_lost_what_may_have_been_released() {
+    fn hold_unseen_until_its_end_is_not_reported_lost() {
         let unseen = Hold { left: Some(Duration::ZERO), ..held("a", 9) };
         assert_eq!(told(&unseen, &free()), ["no longer held by a"]);
         assert_eq!(told(&unseen, &held("b", 9)), ["no longer held by a", "taken by b"]);

@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn where_it_begins_is_no_event() {
+    fn first_observation_makes_no_event() {
         assert_eq!(told([held("a"), held("a")]), Vec::<String>::new());
     }
 
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn time_that_runs_out_in_sight_is_a_loss_and_otherwise_nobody_knows() {
+    fn hold_seen_running_out_is_lost_and_otherwise_just_ends() {
         let aged = |told: u64, age: u64| Hold {
             left: Some(SECOND * (told - age) as u32),
             told: Some(SECOND * told as u32),
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_quorum_forgot_was_not_released() {
+    fn hold_forgotten_by_a_quorum_is_not_reported_released() {
         let (began, mut model) = (Instant::now(), Model::new(Some("job".to_owned()), SECOND));
         let nodes =
             |ids: [&str; 3]| ids.map(|id| Node { memory: id.to_owned(), ..node(1, "up", "up", Mood::Good) }).to_vec();

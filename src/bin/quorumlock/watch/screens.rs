@@ -175,7 +175,7 @@ fn a_long_verdict_takes_two_lines() {
 }
 
 #[test]
-fn all_names_on_a_usual_terminal() {
+fn screen_of_all_names_fits_a_usual_terminal() {
     let lines = drawn(&mut of_all_names(), 80, 24);
     let expected = [
         "quorumlock watch: all names                                            every 1 s",
@@ -219,7 +219,7 @@ fn a_large_terminal_shows_everything() {
 }
 
 #[test]
-fn on_what_is_too_small_it_says_so() {
+fn small_terminal_shows_the_least_size() {
     assert_eq!(drawn(&mut of_a_name(), 1, 1), ["."]);
     assert_eq!(drawn(&mut of_a_name(), 35, 24)[0], "too small: 36x8 is the least");
     assert_eq!(drawn(&mut of_a_name(), 80, 7)[0], "too small: 36x8 is the least");
@@ -239,7 +239,7 @@ fn event_of_all_nodes_begins_like_the_others() {
 
 /// Tries many sizes, with an empty model and with a full one.
 #[test]
-fn no_size_is_a_reason_to_panic() {
+fn screen_of_any_size_does_not_panic() {
     let empty = |name: Option<&str>| (Model::new(name.map(str::to_owned), SECOND), Instant::now());
     for mut model in [of_a_name(), of_all_names(), empty(None), empty(Some("job"))] {
         model.0.controls.scrolled = usize::MAX;
@@ -285,7 +285,7 @@ fn the_list_scrolls_to_its_end_and_no_further() {
 }
 
 #[test]
-fn what_a_holder_says_cannot_move_the_cursor() {
+fn holder_note_has_its_control_characters_escaped() {
     let mut model = of_a_name();
     model.0.see(model.1, seen(Some(Hold { note: "\u{1b}[2J\nx".to_owned(), ..held() })));
     let text = drawn(&mut model, 80, 24).join("");

@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn no_control_character_reaches_the_terminal() {
+    fn control_characters_are_replaced_before_display() {
         assert_eq!(fit("a\u{1b}[2Jb\n", 8), "a\u{fffd}[2Jb\u{fffd} ");
     }
 }

@@ -16,7 +16,7 @@ use crate::node::{FaultKind, Node, NodeState, Reply, Sink, Verb};
 /// There are more jobs than fit into the calls that may be in flight. Each call takes about half of
 /// its time limit.
 #[tokio::test(start_paused = true)]
-async fn what_waited_longer_than_a_command_may_take_is_not_sent() {
+async fn job_that_waited_longer_than_its_time_limit_is_not_sent() {
     let mut stage = Stage::up().await;
     let mut calls: Vec<_> = stage.calls(16).await.into_iter().map(|(sent, _)| sent).collect();
     let mut waiting: Vec<_> = (0..17 * BATCH).map(|_| claimed(&stage.node)).collect();
@@ -43,7 +43,7 @@ async fn what_waited_longer_than_a_command_may_take_is_not_sent() {
 
 /// A later call in flight must not delay the timeouts of earlier calls.
 #[tokio::test(start_paused = true)]
-async fn what_is_not_answered_in_time_is_unknown_and_nothing_waits_for_it() {
+async fn unanswered_call_times_out_and_delays_no_other() {
     let mut stage = Stage::up().await;
     for _ in 0..3 {
         settled().await;
@@ -76,7 +76,7 @@ async fn more_than_may_wait_is_refused() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_submitted_at_once_goes_into_as_few_calls_as_it_fits_into() {
+async fn claims_submitted_at_once_go_into_the_fewest_calls() {
     let mut stage = Stage::up().await;
     // The queue would have no room for these claims if each claim took a place of its own.
     let mut answers = claimed_at_once(&stage.node, 10_000);
@@ -92,7 +92,7 @@ async fn what_is_submitted_at_once_goes_into_as_few_calls_as_it_fits_into() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_submitted_at_once_counts_as_one_and_fails_as_a_whole() {
+async fn claims_submitted_at_once_take_one_place_and_fail_together() {
     let mut stage = Stage::up().await;
     let mut calls = stage.calls(16).await;
     let waiting: Vec<_> = (0..QUEUE - 1).map(|_| claimed(&stage.node)).collect();
@@ -108,7 +108,7 @@ async fn what_is_submitted_at_once_counts_as_one_and_fails_as_a_whole() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_waits_when_the_node_is_closed_is_sent_and_answered() {
+async fn job_waiting_when_the_node_is_closed_is_sent_and_answered() {
     let mut stage = Stage::up().await;
     let calls = stage.calls(16).await;
     let mut waiting = claimed(&stage.node);
@@ -124,7 +124,7 @@ async fn what_waits_when_the_node_is_closed_is_sent_and_answered() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_that_is_closed_waits_for_answers_as_long_as_one_may_take() {
+async fn closed_node_waits_for_replies_until_their_timeout() {
     let mut stage = Stage::up().await;
     let mut calls = stage.calls(1).await;
     stage.node.close();
@@ -162,7 +162,7 @@ async fn grant_with_another_record_counts_for_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_that_is_sent_again_has_no_more_time_than_one_that_is_not() {
+async fn call_sent_again_has_no_extra_time() {
     let mut stage = Stage::up().await;
     let (sent, mut answers) = stage.calls(1).await.pop().unwrap();
     let until = stage.node.shared.host.now() + SECOND;
@@ -217,7 +217,7 @@ async fn a_push_with_another_id_does_not_count() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_push_that_an_answer_may_have_overtaken_does_not_count_and_later_ones_do() {
+async fn push_that_a_reply_may_have_overtaken_does_not_count() {
     let mut stage = Stage::up().await;
     let (sent, mut answers) = stage.calls(1).await.pop().unwrap();
     (0..300).for_each(|_| stage.says(&push(ID)));
@@ -242,7 +242,7 @@ async fn a_push_that_an_answer_may_have_overtaken_does_not_count_and_later_ones_
 /// The reply may have come while the process stood still. So the call must not time out before the
 /// reply is read.
 #[tokio::test(start_paused = true)]
-async fn what_was_asked_before_the_process_stood_still_is_heard_after_that() {
+async fn reply_to_a_call_from_before_a_stall_is_read_after_it() {
     for late in [20 * MS, 60 * SECOND] {
         let mut stage = Stage::up().await;
         let (sent, mut answers) = stage.calls(1).await.pop().unwrap();
@@ -255,7 +255,7 @@ async fn what_was_asked_before_the_process_stood_still_is_heard_after_that() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_not_answered_after_the_process_stood_still_is_given_up() {
+async fn call_without_a_reply_after_a_stall_times_out_soon() {
     let mut stage = Stage::up().await;
     let (_sent, mut answers) = stage.calls(1).await.pop().unwrap();
     settled().await;
@@ -268,7 +268,7 @@ async fn what_is_not_answered_after_the_process_stood_still_is_given_up() {
 /// The order matters because a hand-over counts only if it was pushed after the reply to the
 /// waiter's ask.
 #[tokio::test(start_paused = true)]
-async fn an_answer_does_not_overtake_what_was_pushed_before_it() {
+async fn reply_does_not_overtake_an_earlier_push() {
     let mut stage = Stage::up().await;
     let (sent, mut answers) = stage.calls(1).await.pop().unwrap();
     stage.says("7 0");
@@ -278,7 +278,7 @@ async fn an_answer_does_not_overtake_what_was_pushed_before_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_sent_when_the_connection_ended_is_unknown() {
+async fn call_in_flight_is_unknown_when_its_connection_ends() {
     let mut stage = Stage::up().await;
     let (_sent, mut answers) = stage.calls(1).await.pop().unwrap();
     stage.events.send(Event::Ended("gone".to_owned())).unwrap();
@@ -287,7 +287,7 @@ async fn what_was_sent_when_the_connection_ended_is_unknown() {
 
 /// A call that may have reached the server is not sent again.
 #[tokio::test(start_paused = true)]
-async fn what_was_sent_while_the_connection_panicked_is_unknown_and_the_connection_ends() {
+async fn call_is_unknown_if_the_connection_panics_while_sending() {
     let mut stage = Stage::up().await;
     settled().await;
     // The transport panics when it sends: its receiver is gone.
@@ -300,7 +300,7 @@ async fn what_was_sent_while_the_connection_panicked_is_unknown_and_the_connecti
 
 /// A caller may be delayed between reserving a place in the queue and filling it.
 #[tokio::test(start_paused = true)]
-async fn a_job_that_was_queued_at_the_last_moment_is_answered_outside_of_the_lock() {
+async fn late_job_is_answered_outside_of_the_lock() {
     let stage = Stage::up().await;
     let (told, mut answers) = tokio::sync::mpsc::unbounded_channel();
     let (jobs, queue) = tokio::sync::mpsc::channel(1);
@@ -315,7 +315,7 @@ async fn a_job_that_was_queued_at_the_last_moment_is_answered_outside_of_the_loc
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_job_whose_caller_had_a_place_before_the_node_was_closed_is_sent() {
+async fn job_with_a_place_from_before_the_close_is_sent() {
     let mut stage = Stage::up().await;
     let jobs = match &stage.node.shared.state().link {
         Link::Up(jobs) => jobs.clone(),

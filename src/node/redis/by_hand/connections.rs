@@ -15,7 +15,7 @@ use crate::node::{FaultKind, Node, NodeState, Outcome, Verb};
 use crate::rules::known_nodes::MembershipState;
 
 #[tokio::test(start_paused = true)]
-async fn three_timeouts_in_a_row_end_a_connection_and_what_comes_between_counts_anew() {
+async fn connection_ends_after_three_timeouts_in_a_row() {
     let mut stage = Stage::up().await;
     let between: [fn(Sent); 2] = [|sent| sent.reply(grants(1)), |sent| sent.fail(FaultKind::Rejected, "ERR no")];
     for answer in between {
@@ -36,7 +36,7 @@ async fn three_timeouts_in_a_row_end_a_connection_and_what_comes_between_counts_
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_is_asked_every_five_seconds_whether_it_is_still_the_same() {
+async fn server_identity_is_probed_every_five_seconds() {
     let mut stage = Stage::up().await;
     for uptime in [1_005, 1_010] {
         settled().await;
@@ -81,7 +81,7 @@ async fn a_server_that_is_asked_three_times_and_silent_is_left() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn hints_are_handed_on_and_what_was_missed_is_told_once_a_second_at_most() {
+async fn hints_are_forwarded_and_losses_reported_once_a_second() {
     let mut stage = Stage::up().await;
     let missed = |stage: &Stage| stage.client.missed.load(Relaxed);
     settled().await;
@@ -110,7 +110,7 @@ async fn hints_are_handed_on_and_what_was_missed_is_told_once_a_second_at_most()
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_connection_that_was_steady_is_made_again_at_once_and_one_that_was_not_after_a_pause() {
+async fn connection_is_remade_at_once_if_steady_else_after_a_pause() {
     let mut stage = Stage::new();
     for (lasts, least, most) in [(SECOND, 25 * MS, 60 * MS), (6 * SECOND, Duration::ZERO, 5 * MS)] {
         stage.admit().await;
@@ -125,7 +125,7 @@ async fn a_connection_that_was_steady_is_made_again_at_once_and_one_that_was_not
 
 /// Connections end twice a second, as they would by `CLIENT KILL`.
 #[tokio::test(start_paused = true)]
-async fn connections_that_answered_are_made_again_after_the_least_pause() {
+async fn connection_that_answered_is_remade_after_the_least_pause() {
     let mut stage = Stage::new();
     stage.admit().await;
     for _ in 0..12 {
@@ -142,7 +142,7 @@ async fn connections_that_answered_are_made_again_after_the_least_pause() {
 
 /// Connections end at once, as at a server or a proxy that has reached its limit of clients.
 #[tokio::test(start_paused = true)]
-async fn connections_that_end_once_confirmed_are_made_again_ever_later() {
+async fn connection_that_ends_once_confirmed_is_remade_ever_later() {
     let mut stage = Stage::new();
     stage.admit().await;
     let mut longest = Duration::ZERO;
@@ -180,7 +180,7 @@ async fn a_server_that_closes_idle_connections_is_asked_more_often() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn while_locks_are_renewed_pauses_are_a_share_of_their_ttl() {
+async fn redial_pause_is_a_share_of_the_ttl_during_renewals() {
     let mut stage = Stage::up().await;
     let (mut dial, _) = stage.redialed().await;
     for _ in 0..12 {
@@ -204,7 +204,7 @@ async fn a_server_that_refuses_to_write_has_become_a_replica() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stepped_clock_is_told_and_counted_and_keeps_claims_from_being_sent() {
+async fn stepped_clock_quarantines_the_node_and_stops_claims() {
     let recorder = PrometheusBuilder::new().build_recorder();
     let told = recorder.handle();
     let _recording = metrics::set_default_local_recorder(&recorder);
@@ -234,7 +234,7 @@ async fn a_stepped_clock_is_told_and_counted_and_keeps_claims_from_being_sent() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_that_refuses_the_subscription_is_used_without_and_one_that_is_silent_is_not() {
+async fn node_is_used_if_it_refuses_the_subscription_not_if_silent() {
     let mut stage = Stage::new();
     stage.greet().await;
     let _unanswered = stage.next("SUBSCRIBE").await;
@@ -257,7 +257,7 @@ async fn a_node_that_refuses_the_subscription_is_used_without_and_one_that_is_si
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_is_silent_while_it_is_greeted_is_told_with_the_question() {
+async fn silence_during_the_greeting_is_reported_with_the_command() {
     for (silent, told) in [
         ("SCRIPT", "no answer to SCRIPT LOAD within"),
         ("INFO", "no answer to INFO within"),

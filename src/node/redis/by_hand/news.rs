@@ -61,7 +61,7 @@ async fn a_refused_subscription_is_tried_again_seldom() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_subscription_that_is_not_answered_is_given_up_and_tried_again() {
+async fn unanswered_subscription_is_given_up_and_tried_again() {
     let mut stage = Stage::up().await;
     stage.node.follow(&name("a"), true);
     next(&mut stage, "DIAL").await.reply("");

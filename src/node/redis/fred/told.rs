@@ -38,7 +38,7 @@ async fn an_address_of_tls_makes_fred_encrypt() {
 
 /// With each of these texts, fred would send a wrong login, or even another command.
 #[test]
-fn what_fred_would_not_send_as_it_is_is_refused_and_not_shown() {
+fn credentials_that_fred_would_alter_are_refused_and_not_shown() {
     for word in ["se%20cret", "se%0Acret", "se%22cret", "se%27cret", "se%00cret"] {
         for url in [format!("redis://:{word}@eu"), format!("redis://{word}:secret@eu")] {
             let said = config(&endpoint(&url), None).unwrap_err().to_string();
@@ -49,7 +49,7 @@ fn what_fred_would_not_send_as_it_is_is_refused_and_not_shown() {
 }
 
 #[test]
-fn each_step_of_connecting_has_as_much_time_as_a_command() {
+fn connection_step_has_as_much_time_as_a_command() {
     for (address, reach, greet) in
         [("redis://eu", 1, 3), ("redis://eu/1", 1, 4), ("rediss://eu", 3, 3), ("rediss://eu/2", 3, 4)]
     {
@@ -71,7 +71,7 @@ fn fred_sends_nothing_twice_and_has_room_for_all_that_may_wait() {
 }
 
 #[test]
-fn why_a_node_was_not_reached_is_told_by_what_its_address_says() {
+fn unreached_node_is_explained_by_its_address() {
     let (plain, tls, socket) = ("redis://eu", "rediss://eu", "redis+unix:///run/redis.sock");
     let reset = "Os { code: 104, kind: ConnectionReset, message: \"Connection reset by peer\" }";
     for (address, reached, kind, details, told) in [
@@ -109,7 +109,7 @@ fn why_a_node_was_not_reached_is_told_by_what_its_address_says() {
 }
 
 #[test]
-fn what_a_failed_command_says_of_the_node() {
+fn fred_error_of_a_command_becomes_its_fault() {
     for (kind, details, fault_kind, told) in [
         (FredKind::Timeout, "x", FaultKind::Timeout, "no answer in time"),
         (FredKind::IO, "x", FaultKind::Closed, "the connection ended before the answer"),
@@ -140,7 +140,7 @@ fn why_fred_gave_up_before_it_told_of_a_connection_is_told() {
 }
 
 #[test]
-fn replies_are_understood_in_every_form_in_which_fred_tells_them() {
+fn fred_replies_are_decoded_in_every_form() {
     let blob = |data: &'static [u8]| Resp3Frame::BlobString { data: bytes::Bytes::from_static(data), attributes: None };
     let array = Resp3Frame::Array {
         data: vec![
@@ -158,7 +158,7 @@ fn replies_are_understood_in_every_form_in_which_fred_tells_them() {
 }
 
 #[test]
-fn an_error_of_the_server_is_told_in_its_words_wherever_it_stands() {
+fn server_error_keeps_its_text_in_every_frame() {
     let simple = Resp3Frame::SimpleError { data: "NOSCRIPT x".into(), attributes: None };
     let blob = Resp3Frame::BlobError { data: "LOADING y".into(), attributes: None };
     let nested = Resp3Frame::Array { data: vec![Resp3Frame::Null, simple.clone()], attributes: None };
@@ -173,7 +173,7 @@ fn an_error_of_the_server_is_told_in_its_words_wherever_it_stands() {
 }
 
 #[test]
-fn a_failed_handshake_is_not_blamed_on_a_port_without_tls_where_it_has_some() {
+fn certificate_alert_is_not_blamed_on_a_plain_port() {
     let told = handshake("Custom { kind: InvalidData, error: AlertReceived(CertificateRequired) }", false);
     assert_eq!(
         told,
@@ -183,7 +183,7 @@ fn a_failed_handshake_is_not_blamed_on_a_port_without_tls_where_it_has_some() {
 
 /// At the machine's limit of threads, fred can connect only if there is an idle thread.
 #[test]
-fn each_probe_keeps_a_thread_for_the_next_connection() {
+fn probe_keeps_a_thread_for_the_next_connection() {
     let started = Arc::new(AtomicU32::new(0));
     let counted = started.clone();
     let mut builder = tokio::runtime::Builder::new_current_thread();

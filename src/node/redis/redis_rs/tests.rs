@@ -53,7 +53,7 @@ fn kind<T>(answer: Result<T, Fault>) -> FaultKind {
 }
 
 #[tokio::test]
-async fn commands_are_on_their_way_in_order_when_send_returns_also_where_nobody_reads_the_answers() {
+async fn commands_are_sent_in_order_even_if_replies_are_dropped() {
     let (connection, mut server) = connected().await;
     let arguments = [Argument::Text("a"), Argument::Integer(-7), Argument::Text("\0\r\n")];
     drop(connection.send("FIRST", &arguments));
@@ -87,7 +87,7 @@ async fn replies_of_every_kind_are_understood() {
 }
 
 #[tokio::test]
-async fn what_a_server_refuses_is_told_as_it_said_it() {
+async fn server_refusal_is_reported_in_its_own_words() {
     let (connection, mut server) = connected().await;
     for (said, kind) in [
         ("NOSCRIPT No matching script. Please use EVAL.", FaultKind::Rejected),
@@ -141,7 +141,7 @@ async fn messages_come_as_events_and_an_end_is_told_with_its_reason() {
 }
 
 #[tokio::test]
-async fn what_is_not_the_protocol_ends_the_connection_with_that_reason() {
+async fn foreign_protocol_ends_the_connection_with_that_reason() {
     let (mut connection, mut server) = connected().await;
     let asked = connection.send("ASK", &[]);
     server.write_all(b"HTTP/1.1 400 Bad Request\r\n").await.unwrap();
@@ -151,7 +151,7 @@ async fn what_is_not_the_protocol_ends_the_connection_with_that_reason() {
 }
 
 #[tokio::test]
-async fn who_waits_is_answered_also_after_another_who_waited_has_gone() {
+async fn caller_gets_its_reply_after_a_later_caller_has_gone() {
     let (connection, mut server) = connected().await;
     let first = connection.send("FIRST", &[]);
     let mut second = Box::pin(tokio::task::unconstrained(connection.send("SECOND", &[])));
@@ -178,7 +178,7 @@ async fn dropping_a_connection_closes_it_and_answers_all_that_waits() {
 
 /// On the single thread of this test, a reader that never stops blocks all other tasks.
 #[tokio::test]
-async fn a_server_that_sends_without_end_keeps_nobody_from_their_turn_and_fills_no_memory() {
+async fn endless_messages_starve_no_task_and_fill_no_memory() {
     let (mut connection, server) = connected().await;
     let flood = b">3\r\n$7\r\nmessage\r\n$7\r\nchannel\r\n$2\r\nhi\r\n".repeat(1_000);
     let flooding = std::thread::spawn(move || {
@@ -225,7 +225,7 @@ async fn a_server_that_cannot_be_used_is_told_with_its_reason() {
 }
 
 #[test]
-fn redis_rs_gets_user_password_and_database_and_sends_nothing_of_its_own() {
+fn redis_rs_gets_login_and_database_and_sends_no_library_name() {
     let secret = Endpoint::parse("redis://user:word@us/2").unwrap();
     let info = greeting(&secret);
     assert_eq!((info.username(), info.password(), info.db()), (Some("user"), Some("word"), 2));
@@ -235,7 +235,7 @@ fn redis_rs_gets_user_password_and_database_and_sends_nothing_of_its_own() {
 }
 
 #[test]
-fn words_of_redis_rs_are_left_out_of_what_servers_said() {
+fn text_of_redis_rs_is_left_out_of_server_errors() {
     let words = "Redis server refused to switch database";
     let code = redis::ServerErrorKind::ResponseError.into();
     let refused = RedisError::from((code, words, "DB index is out of range".to_owned()));
@@ -246,7 +246,7 @@ fn words_of_redis_rs_are_left_out_of_what_servers_said() {
 }
 
 #[tokio::test]
-async fn replies_that_are_nested_without_end_or_are_endless_are_garbled_and_overflow_no_stack() {
+async fn endless_or_deeply_nested_reply_is_garbled() {
     for endless in ["*1\r\n".repeat(10_000), "*9999999999999\r\n".repeat(200), "%1\r\n".repeat(10_000)] {
         let (connection, mut server) = connected().await;
         let asked = connection.send("ASK", &[]);

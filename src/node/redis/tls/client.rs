@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_certificate_or_key_is_refused_and_not_repeated() {
+    fn malformed_certificate_or_key_is_refused_and_not_shown() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("file.pem");
         std::fs::write(&file, "secret").unwrap();

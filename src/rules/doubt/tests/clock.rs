@@ -35,7 +35,7 @@ fn push_shows_a_clock_that_was_set_forward() {
 }
 
 #[test]
-fn what_a_push_shows_of_a_clock_is_remembered() {
+fn clock_shown_by_a_push_is_remembered() {
     let mut guard = known();
     guard.observe(SECOND * 1_000, at(100), at(110));
     assert!(
@@ -65,7 +65,7 @@ fn drift_counts_since_the_request_was_sent() {
 }
 
 #[test]
-fn what_whole_microseconds_cut_off_is_no_step() {
+fn rounding_to_microseconds_is_no_clock_step() {
     let nanos = |nanos| Tick::new(Duration::from_nanos(nanos));
     let mut guard = RestartGuard::new(MAX_TTL, 0.0);
     assert!(!guard.observe(SECOND, nanos(0), nanos(0)));
@@ -75,7 +75,7 @@ fn what_whole_microseconds_cut_off_is_no_step() {
 }
 
 #[test]
-fn the_nodes_clock_is_in_the_middle_of_what_its_answer_allows() {
+fn clock_offset_is_the_middle_of_what_the_reply_allows() {
     let mut guard = guard();
     assert_eq!(guard.clock_ahead(), None);
     guard.observe(100 * SECOND, at(10), at(12));
@@ -83,7 +83,7 @@ fn the_nodes_clock_is_in_the_middle_of_what_its_answer_allows() {
 }
 
 #[test]
-fn a_slow_reply_widens_what_is_believed_of_the_clock() {
+fn slow_reply_widens_the_range_of_the_clock() {
     let mut guard = guard();
     assert!(!guard.observe(100 * SECOND, at(0), at(0)));
     // The node may have answered at any moment of these five seconds.

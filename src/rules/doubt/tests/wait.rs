@@ -45,7 +45,7 @@ fn longest_doubt_stands() {
 }
 
 #[test]
-fn doubted_node_extends_nothing_until_no_running_round_counts_what_it_forgot() {
+fn doubted_node_extends_nothing_until_running_rounds_end() {
     let mut guard = known();
     assert!(guard.trust(at(9)) == Trust { grants: true, extensions: true });
     hears(&mut guard, &record("b", "run", 0), 10);
@@ -61,7 +61,7 @@ fn clocks_that_may_run_further_apart_are_in_doubt_for_longer() {
 }
 
 #[test]
-fn what_expires_sooner_than_a_round_ends_is_in_doubt_for_as_long_only() {
+fn doubt_lasts_max_ttl_if_that_is_shorter_than_a_round() {
     let mut guard = RestartGuard::new(2 * SECOND, 0.01);
     hears(&mut guard, &record("a", "run", 0), 10);
     assert_eq!((guard.settles_at(), guard.free_at()), (at(12), ms(12_020)));

@@ -21,7 +21,7 @@ fn sync(bench: &mut Bench) -> Option<u64> {
 }
 
 #[test]
-fn node_that_forgot_is_synced_to_the_highest_ballot_of_enough_others_that_did_not() {
+fn node_that_forgot_is_synced_to_the_highest_ballot_of_others() {
     let mut bench = Bench::up(3);
     bench.passes(5);
     let known = forgot(&bench);
@@ -42,7 +42,7 @@ fn node_that_never_forgot_is_not_synced() {
 }
 
 #[test]
-fn ballots_that_were_read_while_rounds_may_count_what_was_forgotten_sync_nothing() {
+fn ballots_read_while_rounds_may_run_sync_nothing() {
     let mut bench = Bench::up(3);
     others(&mut bench, &[(7, true), (9, true)]);
     let known = forgot(&bench);
@@ -78,7 +78,7 @@ fn nodes_that_forgot_sync_nobody() {
 }
 
 #[test]
-fn node_that_too_few_can_sync_is_told_what_is_known_two_seconds_after_its_quarantine() {
+fn unsynced_peers_sync_a_node_two_seconds_after_quarantine() {
     let after = |ms| {
         let mut bench = Bench::up(3);
         let known = forgot(&bench);
@@ -91,7 +91,7 @@ fn node_that_too_few_can_sync_is_told_what_is_known_two_seconds_after_its_quaran
 }
 
 #[test]
-fn node_is_told_what_is_known_only_with_a_quorum() {
+fn late_sync_needs_a_quorum() {
     let late = |others_heard: &[(u64, bool)]| {
         let mut bench = Bench::up(5);
         let known = forgot(&bench);

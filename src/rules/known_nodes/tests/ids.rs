@@ -13,7 +13,7 @@ fn showed(record: Record, seen: &[(&str, &str)], age: Duration) -> Record {
 }
 
 #[test]
-fn ids_of_the_record_before_and_of_the_record_after_are_no_twins() {
+fn ids_of_the_former_and_the_newer_record_are_no_twins() {
     for (age, is_former, is_newer) in [
         (9_000, true, false),
         (8_500, true, false),
@@ -62,7 +62,7 @@ fn two_ids_behind_one_name_leave_it_without_a_vote() {
 /// Nodes keep only the time of the last report. Another client reports its id just before each
 /// hello of this client.
 #[test]
-fn id_that_was_just_reported_takes_the_vote_and_is_checked_at_once() {
+fn newly_reported_id_takes_the_vote_and_is_checked_at_once() {
     let mut bench = Bench::up(3);
     bench.passes(4_000);
     let just_now = |record| showed(record, &[("a", "a2")], Duration::from_millis(100));
@@ -109,7 +109,7 @@ fn twins_are_over_when_no_other_id_was_reported_for_15_s() {
 /// The clients on both sides may have been suspended, or cut off, at the same time. They report
 /// their ids again with their second hellos.
 #[test]
-fn twins_stay_for_15_s_in_which_a_quorum_and_all_connected_nodes_have_answered() {
+fn twins_stay_until_all_connected_nodes_answered_for_15_s() {
     for away in [vec![], vec![2], vec![1, 2], vec![0, 1, 2]] {
         let mut bench = with_twins();
         bench.passes(60_000);
@@ -142,7 +142,7 @@ fn ids_that_clients_of_another_list_show_make_no_twins() {
 }
 
 #[test]
-fn hello_shows_the_ids_of_the_last_10_s_and_of_present_records_only() {
+fn hello_shows_only_ids_of_the_last_10_s_with_a_record() {
     let mut bench = Bench::up(4);
     bench.book.heard(3, None, bench.now);
     bench.passes(10_000);
@@ -200,7 +200,7 @@ fn record_that_is_there_is_not_made_old() {
 }
 
 #[test]
-fn hello_shows_what_this_client_knew_of_the_node() {
+fn hello_shows_the_record_that_the_client_knew() {
     let knew = |holds, bench: &mut Bench| {
         bench.holds = holds;
         bench.hello(0).knew
@@ -219,7 +219,7 @@ fn hello_shows_what_this_client_knew_of_the_node() {
 }
 
 #[test]
-fn record_that_is_old_at_once_is_taken_back_after_a_reconnection() {
+fn record_old_at_once_is_taken_back_after_a_reconnection() {
     let mut bench = Bench::up(2);
     bench.passes(5);
     bench.book.heard(0, None, bench.now);

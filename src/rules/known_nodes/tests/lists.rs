@@ -19,7 +19,7 @@ fn list_is_put_in_force_once_all_nodes_were_asked() {
 }
 
 #[test]
-fn node_that_is_being_connected_to_is_waited_for_until_a_round_timeout_has_passed() {
+fn node_being_dialed_is_awaited_for_one_round_timeout() {
     let mut bench = Bench::new(2);
     bench.hears(0, None);
     assert_eq!(bench.plan().due, bench.now + SECOND);
@@ -38,7 +38,7 @@ fn node_that_cannot_be_reached_is_not_waited_for() {
 }
 
 #[test]
-fn nodes_that_were_asked_long_ago_are_asked_again_before_a_list_is_put_in_force() {
+fn list_is_put_in_force_only_after_stale_nodes_are_asked_again() {
     let mut bench = Bench::up(3);
     bench.passes(LATER);
     let record = bench.without_list(0);
@@ -59,7 +59,7 @@ fn nodes_that_were_asked_long_ago_are_asked_again_before_a_list_is_put_in_force(
 }
 
 #[test]
-fn node_that_does_not_answer_is_waited_for_until_a_round_timeout_has_passed() {
+fn silent_node_is_awaited_for_one_round_timeout() {
     let mut bench = Bench::up(3);
     bench.passes(LATER);
     bench.hears(0, None);
@@ -72,7 +72,7 @@ fn node_that_does_not_answer_is_waited_for_until_a_round_timeout_has_passed() {
 }
 
 #[test]
-fn no_list_is_put_in_force_while_another_one_of_its_name_is_in_force_anywhere() {
+fn list_is_not_put_in_force_while_another_of_its_name_is() {
     let mut bench = Bench::new(3);
     let (other, lacks) = (bench.of_list(1, &stranger()), bench.without_list(2));
     bench.hears(0, None);
@@ -106,7 +106,7 @@ fn list_of_another_name_keeps_its_node_from_voting_and_no_other() {
 }
 
 #[test]
-fn another_list_of_this_name_stops_everything_for_as_long_as_it_is_in_force() {
+fn other_list_of_the_name_stops_all_votes_while_in_force() {
     let mut bench = Bench::up(3);
     let other = bench.of_list(1, &stranger());
     bench.passes(5);
@@ -129,7 +129,7 @@ fn another_list_of_this_name_stops_everything_for_as_long_as_it_is_in_force() {
 }
 
 #[test]
-fn other_list_is_gone_once_a_node_that_is_not_doubted_says_so() {
+fn other_list_is_gone_once_an_undoubted_node_reports_so() {
     let mut bench = Bench::up(3);
     let (other, mine) = (bench.of_list(1, &stranger()), bench.record(1));
     bench.passes(5);
@@ -154,7 +154,7 @@ fn other_list_is_gone_once_a_node_that_is_not_doubted_says_so() {
 /// Clients that meet the other list stop extending their own. So two lists that keep each other out
 /// both lapse.
 #[test]
-fn client_that_meets_another_list_of_its_name_keeps_its_own_nowhere() {
+fn client_that_meets_another_list_stops_extending_its_own() {
     let mut bench = Bench::up(3);
     bench.passes(5);
     let other = bench.of_list(1, &stranger());
@@ -182,7 +182,7 @@ fn node_whose_other_list_has_ended_is_asked_before_it_votes() {
 }
 
 #[test]
-fn onlooker_writes_nothing_and_judges_nodes_as_a_client_of_its_list() {
+fn read_only_client_writes_nothing_and_judges_like_a_client() {
     let mut bench = Bench::of(3, true);
     let other = bench.of_list(1, &stranger());
     bench.hears(0, None);
@@ -198,7 +198,7 @@ fn onlooker_writes_nothing_and_judges_nodes_as_a_client_of_its_list() {
 }
 
 #[test]
-fn own_list_counts_as_long_as_it_outlasts_what_is_granted() {
+fn own_list_counts_while_it_outlasts_new_grants() {
     for (left, asks, counts_for) in
         [(75_000, false, 9_999), (65_000, false, 4_950), (64_999, true, 4_949), (61_000, true, 990)]
     {
@@ -231,7 +231,7 @@ fn list_that_lapsed_on_a_doubted_node_asks_no_more() {
 
 /// The stranger's hash is below that of three nodes, and above that of two nodes.
 #[test]
-fn client_lets_the_list_with_the_lower_hash_go_first_if_both_lists_lapse() {
+fn list_with_the_lower_hash_goes_first_if_both_lapse() {
     for (nodes, waits) in [(3, 5_500), (2, 0)] {
         let mut bench = Bench::up(nodes);
         assert_eq!(stranger().hash() < bench.list.hash(), waits > 0);
@@ -260,7 +260,7 @@ fn client_lets_the_list_with_the_lower_hash_go_first_if_both_lists_lapse() {
 
 /// Urgent hellos to a and b alternate. Each answer must count until the other node has answered.
 #[test]
-fn list_is_put_in_force_although_nodes_are_asked_at_different_moments() {
+fn list_is_put_in_force_if_nodes_answer_at_different_moments() {
     let mut bench = Bench::new(2);
     bench.book = KnownNodes::new(
         bench.list.clone(),

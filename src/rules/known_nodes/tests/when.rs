@@ -35,7 +35,7 @@ fn hellos_of_several_clients_are_spread() {
 }
 
 #[test]
-fn votes_count_for_ten_seconds_after_the_last_hello_that_was_answered() {
+fn votes_count_for_ten_seconds_after_an_answered_hello() {
     let mut bench = Bench::up(2);
     let standing = bench.plan().standings.remove(0);
     assert_eq!(standing, MembershipState::Counts { until: bench.now + SECOND * 10 });
@@ -47,7 +47,7 @@ fn votes_count_for_ten_seconds_after_the_last_hello_that_was_answered() {
 }
 
 #[test]
-fn node_whose_reply_was_at_odds_with_its_record_is_asked_at_once() {
+fn node_with_a_reply_at_odds_with_its_record_is_asked_at_once() {
     let mut bench = Bench::up(2);
     bench.plan();
     let stale = Known { stale: true, ..bench.known(Some(bench.record(0))) };
@@ -122,7 +122,7 @@ fn hello_that_fails_again_and_again_is_sent_less_and_less_often() {
 }
 
 #[test]
-fn hello_that_is_not_answered_is_sent_again_after_a_round_timeout() {
+fn unanswered_hello_is_sent_again_after_a_round_timeout() {
     let mut bench = Bench::new(1);
     bench.hears(0, None);
     assert_eq!(bench.hellos(), [(0, Intent::Put)]);

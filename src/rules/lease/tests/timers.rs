@@ -52,7 +52,7 @@ impl Table {
 
 proptest! {
     #[test]
-    fn what_is_held_is_always_about_to_be_renewed_and_ends_by_its_deadline(
+    fn held_lease_has_a_renewal_due_and_ends_by_its_deadline(
         steps in proptest::collection::vec((0..6_u8, 0..120_u64), 1..80)
     ) {
         let (mut table, mut now, mut lost) = (Table::begin(), at(10), false);

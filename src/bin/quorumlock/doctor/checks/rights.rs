@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn commands_that_locks_need_are_one_finding_and_hints_are_others() {
+    fn missing_lock_commands_are_one_finding_and_scan_is_another() {
         let right = |effect, right: &str| (effect, right.to_owned());
         let commands =
             vec![right(Effect::Listing, "+scan"), right(Effect::WakeUps, "+publish"), right(Effect::Acquire, "+hset")];

@@ -40,7 +40,7 @@ mod tests {
     }
 
     #[test]
-    fn what_it_says_to_a_write_goes_before_what_it_says_of_its_files() {
+    fn write_refusal_takes_precedence_over_a_failed_save() {
         for (why, id) in [("NOREPLICAS Not enough", "no-replicas"), ("MISCONF Redis is", "write-error")] {
             let lacks = Lacks { writes: Some(why.to_owned()), ..Lacks::default() };
             let check = NodeCheck { lacks: Ok(lacks), ..NodeCheck::told("rdb_last_bgsave_status:err\r\n") };
