@@ -265,6 +265,19 @@ async fn spans_of_an_acquisition_are_exported_below_the_work_span() {
     }
 }
 
+#[tokio::test]
+async fn worker_ships_the_order_that_the_handler_has_locked() {
+    let servers = servers(3).await;
+    for servers in [&servers[..], &[]] {
+        let said = Example::start("handler_and_worker", &[], servers).done();
+        let lines: Vec<_> = said.lines().collect();
+        assert!(lines.len() == 3 && lines[0].contains("202") && lines[1].contains("409"), "{said}");
+        let tokens = lines[2].strip_prefix("worker: orders/42 is shipped, with token ").expect("it is shipped");
+        let (now, before) = tokens.split_once(", above ").unwrap();
+        assert!(now.parse::<u64>().unwrap() > before.parse().unwrap(), "{said}");
+    }
+}
+
 /// A span that the exporter printed.
 struct Span {
     trace: String,

@@ -43,6 +43,7 @@ mod shared;
 mod signals;
 mod status;
 mod terminal;
+mod tickets;
 mod transport;
 mod tries;
 mod unwell;

@@ -63,7 +63,7 @@ pub(crate) enum Command {
     /// `doctor` takes no lock and changes nothing on the nodes. It needs only the rights of a
     /// client: no CONFIG, no ACL.
     Doctor(Doctor),
-    /// Takes a lock away from its holder
+    /// Takes a lock away from its holder, or releases the lock of a ticket
     Release(Release),
     /// Shows for each node the list of nodes in force there, and the servers behind the node's name
     Members(Members),
@@ -108,7 +108,7 @@ impl Command {
             Self::Elect(elect) => &elect.run.names,
             Self::Status(status) => status.name.as_slice(),
             Self::Watch(watch) => watch.name.as_slice(),
-            Self::Release(release) => std::slice::from_ref(&release.name),
+            Self::Release(release) => release.name.as_slice(),
             _ => &[],
         }
     }
@@ -232,7 +232,8 @@ pub(crate) struct Sandbox {
 #[derive(Args)]
 pub(crate) struct Run {
     /// The lock's name. With several names, `run` holds all of them or none
-    #[arg(required = true, value_name = "NAME")]
+    // clap requires no NAME if an option is given that conflicts with it.
+    #[arg(required = true, conflicts_with = "resume", value_name = "NAME")]
     pub(crate) names: Vec<String>,
     #[command(flatten)]
     pub(crate) nodes: Nodes,
@@ -283,6 +284,19 @@ pub(crate) struct Run {
     /// it ends by itself, or after SIGTERM, SIGINT or SIGQUIT
     #[arg(long, conflicts_with = "once_per")]
     pub(crate) again: bool,
+    /// If CMD ends with 0, does not release the lock: writes a ticket to FILE, with which another
+    /// `run --resume` goes on with the lock until the ttl ends. If CMD fails, the lock is released,
+    /// and no ticket is written. While CMD runs, there is no FILE: an older FILE is removed. Keep
+    /// FILE secret
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["at_least", "once_per", "permits", "shared"])]
+    pub(crate) ticket: Option<PathBuf>,
+    /// Goes on with the lock of the ticket in FILE, with a new, higher token. The name is that of
+    /// the ticket. --timeout is how long to wait for the nodes. Exits with 76 if the ticket is too
+    /// late, or was used before
+    #[arg(long, value_name = "FILE", conflicts_with_all = [
+        "again", "conflict_exit_code", "describe", "no_wait", "once_per", "permits", "shared", "unfair",
+    ])]
+    pub(crate) resume: Option<PathBuf>,
     /// A note on the work, such as "deploy #812": up to 256 bytes. `status` shows the note, and so
     /// does the error of a caller that does not get the lock
     #[arg(long, value_name = "TEXT")]
@@ -315,7 +329,9 @@ pub(crate) struct Run {
     mut_arg("shared", |shared| shared.hide(true)),
     mut_arg("permits", |permits| permits.hide(true)),
     mut_arg("once_per", |once_per| once_per.hide(true)),
-    mut_arg("at_least", |at_least| at_least.hide(true))
+    mut_arg("at_least", |at_least| at_least.hide(true)),
+    mut_arg("ticket", |ticket| ticket.hide(true)),
+    mut_arg("resume", |resume| resume.hide(true))
 )]
 pub(crate) struct Elect {
     /// The value that others see while CMD runs, such as an address: up to 64 KiB
@@ -474,11 +490,17 @@ pub(crate) struct Init {
 #[derive(Args)]
 pub(crate) struct Release {
     /// The lock's name. For a semaphore, the name of a permit, such as NAME/0
-    pub(crate) name: String,
+    #[arg(required_unless_present = "ticket", conflicts_with = "ticket")]
+    pub(crate) name: Option<String>,
     #[command(flatten)]
     pub(crate) nodes: Nodes,
-    /// Takes the lock from its holder. There is no other way to release another process's lock.
-    /// Nobody else gets the lock until the holder has released it, or until the lock has expired
+    /// Releases the lock of the ticket in FILE, which `run --ticket` wrote. Does nothing if the
+    /// lock was resumed, or has ended
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["force", "now", "yes"])]
+    pub(crate) ticket: Option<PathBuf>,
+    /// Takes the lock from its holder. Without a ticket, there is no other way to release another
+    /// process's lock. Nobody else gets the lock until the holder has released it, or until the
+    /// lock has expired
     #[arg(long)]
     pub(crate) force: bool,
     /// Frees the lock at once. The old holder learns of this by its next renewal, and until then

@@ -43,6 +43,13 @@ impl Failure {
         Self { code, ..self }
     }
 
+    /// An error of the library, with advice at the end of its first line.
+    pub(crate) fn advised(error: Error, advice: &str) -> Self {
+        let Self { code, message } = error.into();
+        let (first, nodes) = message.split_at(message.find('\n').unwrap_or(message.len()));
+        Self::new(code, format!("{first}; {advice}{nodes}"))
+    }
+
     /// Adds a line to the message.
     pub(crate) fn and(self, line: &str) -> Self {
         Self { message: format!("{}\n  {line}", self.message), ..self }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use quorumlock::{
     Election, Error, Leader, LeaderLease, Lease, LockGuard, LockOptions, LostReason, NodeReport, Once, OncePermit,
-    PermitsGuard, PermitsLease, Quorum, QuorumLock, QuorumRwLock, QuorumSemaphore, ReadGuard, Released,
+    PermitsGuard, PermitsLease, Quorum, QuorumLock, QuorumRwLock, QuorumSemaphore, ReadGuard, Released, Ticket,
 };
 
 use crate::cli::Run;
@@ -20,6 +20,8 @@ pub(crate) enum Wanted {
     /// The lock of a leader, with the value that the leader shows to other clients.
     Office(Election, Option<String>),
     Once(Once),
+    /// The lock of a ticket. Acquiring it needs no wait: nodes keep it for the ticket.
+    Resumed(Box<(Quorum, Ticket, LockOptions)>),
 }
 
 impl Wanted {
@@ -63,6 +65,10 @@ impl Wanted {
                 Held::Office(leader)
             }
             Self::Once(once) => return Ok(once.claim().await?.map(Held::Once)),
+            Self::Resumed(resumed) => {
+                let (quorum, ticket, options) = &**resumed;
+                Held::Lock(quorum.resume_with(ticket, options).await?)
+            }
         }))
     }
 }

@@ -51,6 +51,7 @@ mod servers;
 mod settings;
 mod status;
 mod textfile;
+mod ticket_file;
 mod times;
 // The library and the command share this code.
 #[allow(dead_code, unreachable_pub, reason = "for the library's users")]
@@ -60,6 +61,7 @@ mod tls;
 #[path = "../../node/redis/trouble.rs"]
 mod trouble;
 mod watch;
+mod whole_file;
 #[allow(dead_code, reason = "for the library")]
 #[path = "../../node/redis/wording.rs"]
 mod wording;

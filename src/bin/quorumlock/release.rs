@@ -1,11 +1,12 @@
-//! `quorumlock release --force`: takes a lock away from its holder.
+//! `quorumlock release`: takes a lock away from its holder (`--force`), or releases the lock of a
+//! ticket (`--ticket`).
 
 use std::ops::ControlFlow;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use quorumlock::{Error, Inspected, Inspection, NodeState, Quorum, Taken};
+use quorumlock::{Error, Inspected, Inspection, NodeState, Quorum, Released, Taken, Ticket};
 use serde_json::json;
 
 use crate::cli::Release;
@@ -17,6 +18,7 @@ use crate::output::{self, milliseconds};
 use crate::settings::Settings;
 use crate::status::verdict::Verdict;
 use crate::status::{Permits, Vote, held_by, named, own_list, wait, waits};
+use crate::ticket_file;
 
 /// How long to wait for the other nodes after a quorum has confirmed the release.
 const FAREWELL: Duration = Duration::from_millis(500);
@@ -25,33 +27,76 @@ const PATIENCE: Duration = Duration::from_secs(15);
 const NOTHING: &str = "nothing was released";
 
 pub(crate) async fn release(args: Release) -> Outcome {
-    if !args.force {
-        let why = "release needs --force: it takes the lock from a process that may be working under it. \
-                   A lock of `quorumlock run` is released when its command ends";
-        return Err(Failure::usage(why));
+    match (&args.ticket, &args.name) {
+        (Some(file), _) => given_up(&args, &ticket_file::read("--ticket", file)?).await,
+        (None, Some(name)) => taken_away(&args, name).await,
+        (None, None) => Err(Failure::usage("release needs NAME, or --ticket FILE")),
     }
+}
+
+/// Releases the lock of a ticket.
+async fn given_up(args: &Release, ticket: &Ticket) -> Outcome {
+    let (_, quorum) = connected(args).await?;
+    let name = ticket.name();
+    let released = quorum.release(ticket).await.map_err(|error| match error.is_unavailable() {
+        true => Failure::new(UNAVAILABLE, below(&unconfirmed(name), error.nodes())),
+        false => error.into(),
+    })?;
+    let was_held = released == Released::Released;
+    let text = match (args.json, was_held) {
+        (true, _) => json!({ "name": name, "was_held": was_held }).to_string(),
+        (false, true) => format!("{name:?} released"),
+        (false, false) => format!(
+            "{NOTHING}: the lock of this ticket on {name:?} has ended. It was resumed, released or revoked, or it \
+             has expired"
+        ),
+    };
+    output::say(&text).await?;
+    quorum.shutdown(FAREWELL).await;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn unconfirmed(name: &str) -> String {
+    format!(
+        "no quorum confirmed the release of the ticket's lock on {name:?}. Run this command again when a quorum of nodes \
+         answers. Otherwise the lock ends by its ttl"
+    )
+}
+
+/// Connects as a client that acquires nothing.
+async fn connected(args: &Release) -> Result<(Settings, Quorum), Failure> {
     let settings = Settings::with_nodes(&args.nodes)?;
     let quorum = settings.onlooker()?.open()?;
     let (patience, rotates) = (settings.connect_timeout.unwrap_or(PATIENCE), settings.password_file.is_some());
     let ready = a_quorum(&quorum, patience, "--connect-timeout", rotates).await;
     ready.map_err(|failure| failure.and(NOTHING))?;
+    Ok((settings, quorum))
+}
+
+async fn taken_away(args: &Release, name: &str) -> Outcome {
+    if !args.force {
+        let why = "release needs --force: it takes the lock from a process that may be working under it. \
+                   A lock of `quorumlock run` is released when its command ends";
+        return Err(Failure::usage(why));
+    }
+    let (settings, quorum) = connected(args).await?;
     // Wait for slow nodes, too: perhaps only a slow node knows the holder.
     output::telling(wait(&quorum, args.nodes.connect_timeout), async { waits(&quorum) }).await;
     under_one_list(&settings, &quorum)?;
-    let seen = quorum.inspect(&args.name).await?;
+    let seen = quorum.inspect(name).await?;
     let once = seen.is_once();
-    no_semaphore(&args.name, &quorum, &seen).await?;
-    let answer = if args.yes { ControlFlow::Continue(seen) } else { asked(&args, &quorum, seen).await? };
+    no_semaphore(name, &quorum, &seen).await?;
+    let answer = if args.yes { ControlFlow::Continue(seen) } else { asked(args, name, &quorum, seen).await? };
     let seen = match answer {
         ControlFlow::Continue(seen) => seen,
         ControlFlow::Break(code) => return Ok(code),
     };
-    let taken = if args.now { at_once(&quorum, &args.name).await } else { quorum.revoke(&args.name).await };
+    let taken = if args.now { at_once(&quorum, name).await } else { quorum.revoke(name).await };
     let taken = match taken {
         Ok(taken) => taken,
-        Err(error) => return Err(unsure(error, &args, &settings, &quorum, &seen).await),
+        Err(error) => return Err(unsure(error, (args, name), &settings, &quorum, &seen).await),
     };
-    told(&args, &taken, once).await?;
+    told(args, name, &taken, once).await?;
     quorum.shutdown(FAREWELL).await;
     Ok(ExitCode::SUCCESS)
 }
@@ -92,22 +137,23 @@ async fn no_semaphore(name: &str, quorum: &Quorum, seen: &Inspected) -> Result<(
 /// there is a new holder when the user answers. If the user confirms, returns the latest reports.
 async fn asked(
     args: &Release,
+    name: &str,
     quorum: &Quorum,
     mut before: Inspected,
 ) -> Result<ControlFlow<ExitCode, Inspected>, Failure> {
     loop {
         if before.agreed() == Some(false) && named(&before).is_empty() {
-            return free(args, &before).await.map(ControlFlow::Break);
+            return free(args, name, &before).await.map(ControlFlow::Break);
         }
-        let what = format!("{:?} is {}", args.name, held_by(&before));
+        let what = format!("{name:?} is {}", held_by(&before));
         if !output::confirmed(&what, question(args.now)).await? {
-            return kept(args, &before, &what).await.map(ControlFlow::Break);
+            return kept(args, name, &before, &what).await.map(ControlFlow::Break);
         }
-        let now = quorum.inspect(&args.name).await?;
+        let now = quorum.inspect(name).await?;
         if named(&now).is_subset(&named(&before)) {
             return Ok(ControlFlow::Continue(now));
         }
-        output::note(&format!("meanwhile {:?} has got another holder", args.name));
+        output::note(&format!("meanwhile {name:?} has got another holder"));
         before = now;
     }
 }
@@ -120,25 +166,25 @@ const fn question(now: bool) -> &'static str {
     }
 }
 
-async fn free(args: &Release, seen: &Inspected) -> Outcome {
+async fn free(args: &Release, name: &str, seen: &Inspected) -> Outcome {
     let fence = seen.fence();
     let text = match args.json {
         true => json!({
-            "name": args.name, "was_held": false, "taken_from": [], "free_within_ms": null, "fence": fence,
+            "name": name, "was_held": false, "taken_from": [], "free_within_ms": null, "fence": fence,
         })
         .to_string(),
-        false => format!("{:?} is free; its tokens so far are at most {fence}", args.name),
+        false => format!("{name:?} is free; its tokens so far are at most {fence}"),
     };
     output::say(&text).await?;
     Ok(ExitCode::SUCCESS)
 }
 
-async fn kept(args: &Release, seen: &Inspected, what: &str) -> Outcome {
+async fn kept(args: &Release, name: &str, seen: &Inspected, what: &str) -> Outcome {
     if args.json {
         let (holder, fence, why) = (seen.holder(), seen.fence(), output::refused(what));
         let (was_held, wait) = (seen.agreed(), None::<f64>);
         let told = json!({
-            "name": args.name, "was_held": was_held, "taken_from": [], "free_within_ms": wait, "fence": fence,
+            "name": name, "was_held": was_held, "taken_from": [], "free_within_ms": wait, "fence": fence,
             "holder": holder, "refused": why,
         });
         output::say(&told.to_string()).await?;
@@ -159,8 +205,13 @@ async fn at_once(quorum: &Quorum, name: &str) -> Result<Taken, Error> {
 /// nevertheless stored the revocation, the failure says what was done, and when to try again.
 /// With `--now`, the failure also says on which nodes the lock has ended. `before` is what the
 /// nodes reported before the revocation.
-async fn unsure(error: Error, args: &Release, settings: &Settings, quorum: &Quorum, before: &Inspected) -> Failure {
-    let name = &args.name;
+async fn unsure(
+    error: Error,
+    (args, name): (&Release, &str),
+    settings: &Settings,
+    quorum: &Quorum,
+    before: &Inspected,
+) -> Failure {
     let Ok(after) = quorum.inspect(name).await else { return error.into() };
     let nodes = quorum.nodes();
     let list = own_list(settings, &nodes);
@@ -214,15 +265,15 @@ fn freed(after: &Inspected, fence: u64) -> String {
     }
 }
 
-async fn told(args: &Release, taken: &Taken, once: bool) -> Result<(), Failure> {
+async fn told(args: &Release, name: &str, taken: &Taken, once: bool) -> Result<(), Failure> {
     let Taken { from, left, fence, .. } = taken;
     let text = if args.json {
         let (was_held, wait) = (left.is_some(), left.map(milliseconds));
-        json!({ "name": args.name, "was_held": was_held, "taken_from": from, "free_within_ms": wait, "fence": fence })
+        json!({ "name": name, "was_held": was_held, "taken_from": from, "free_within_ms": wait, "fence": fence })
             .to_string()
     } else {
         let losers = if from.is_empty() { String::new() } else { format!("; it is taken from {}", from.join(" and ")) };
-        format!("{:?} {}; later tokens are above {fence}{losers}", args.name, what(*left, once, args.now))
+        format!("{name:?} {}; later tokens are above {fence}{losers}", what(*left, once, args.now))
     };
     Ok(output::say(&text).await?)
 }

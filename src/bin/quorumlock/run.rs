@@ -8,9 +8,11 @@
 //! 3. Start the command (126 or 127 if it cannot be run), and pass signals on to it.
 //! 4. Watch the lock, and stop the command if the lock is lost or about to end (76): see
 //!    supervisor.rs.
-//! 5. Release the lock once the command has ended. The exit code is that of the command.
+//! 5. Release the lock once the command has ended, or hand it on by a ticket. The exit code is that
+//!    of the command.
 
 mod endpoint;
+mod hand_on;
 mod notes;
 mod supervisor;
 
@@ -21,7 +23,7 @@ use std::process::{ExitCode, ExitStatus};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use quorumlock::{Error, ErrorKind, Quorum, Released};
+use quorumlock::{Error, ErrorKind, Quorum, Released, Ticket};
 use rustix::process::Signal;
 use tokio::task::yield_now;
 use tokio::time::sleep;
@@ -36,6 +38,7 @@ use crate::output;
 use crate::password::PasswordFile;
 use crate::process::{self, Program, Signals};
 use crate::settings::Settings;
+use crate::ticket_file::{self, TicketFile};
 use crate::times::{self, Wait};
 use crate::words::listed;
 use endpoint::Endpoint;
@@ -46,14 +49,18 @@ const LONGEST_NAMES: usize = 130_000;
 /// How long to wait for the other nodes after a quorum has confirmed the release.
 const FAREWELL: Duration = Duration::from_millis(200);
 
-pub(crate) async fn run(args: Run) -> Outcome {
+pub(crate) async fn run(mut args: Run) -> Outcome {
     let several = args.names.len() > 1;
     refuse([
+        (several && args.ticket.is_some(), "--ticket takes one name: a lock on several names cannot become a ticket"),
         (several && args.shared, "--shared takes one name: readers cannot hold several names together"),
         (several && args.permits.is_some(), "--permits takes one name: the name of the semaphore"),
         (several && args.once_per.is_some(), "--once-per takes one name: nodes remember the job under this name"),
     ])?;
-    held_by_a_command(args, Purpose::Run).await
+    let Some(file) = &args.resume else { return held_by_a_command(args, Purpose::Run).await };
+    let ticket = ticket_file::read("--resume", file)?;
+    args.names = vec![ticket.name().to_owned()];
+    held_by_a_command(args, Purpose::Resume(ticket)).await
 }
 
 pub(crate) async fn elect(args: Elect) -> Outcome {
@@ -64,6 +71,10 @@ pub(crate) async fn elect(args: Elect) -> Outcome {
         (
             run.once_per.is_some() || run.at_least.is_some(),
             "an election has neither --once-per nor --at-least: use them with `run`",
+        ),
+        (
+            run.ticket.is_some() || run.resume.is_some(),
+            "an election has neither --ticket nor --resume: a leader cannot hand its lock on",
         ),
         (run.describe.is_some(), "an election has no --describe; use --value, which others see while the command runs"),
     ])?;
@@ -81,6 +92,8 @@ fn refuse<const N: usize>(mistakes: [(bool, &str); N]) -> Result<(), Failure> {
 enum Purpose {
     /// The lock that the options of `run` describe.
     Run,
+    /// The lock of a ticket.
+    Resume(Ticket),
     /// The lock of a leader. Other clients see the value while the command runs. At the address,
     /// the process says who leads.
     Elect { value: Option<String>, http: Option<SocketAddr> },
@@ -123,6 +136,7 @@ struct Setup {
     secret: Option<PasswordFile>,
     ttl: Duration,
     grace: Duration,
+    ticket: Option<TicketFile>,
 }
 
 impl Setup {
@@ -132,7 +146,8 @@ impl Setup {
         settings.need_nodes(&args.nodes)?;
         let ttl = times::ttl(args.ttl, &settings)?;
         let grace = times::grace(args.kill_grace, ttl)?;
-        Ok(Self { purpose, settings, secret, ttl, grace })
+        let ticket = args.ticket.as_deref().map(TicketFile::check).transpose()?;
+        Ok(Self { purpose, settings, secret, ttl, grace, ticket })
     }
 }
 
@@ -160,17 +175,20 @@ struct Job<'a> {
     /// The longest time for which nodes hold a lock that is not released.
     stays: Duration,
     endpoint: Option<Arc<Endpoint>>,
+    /// The file of `--ticket`.
+    ticket: Option<TicketFile>,
 }
 
 impl<'a> Job<'a> {
     async fn connect(args: &'a Run, setup: Setup, wait: Wait) -> Result<Self, Failure> {
-        let Setup { purpose, settings, secret, ttl, grace } = setup;
+        let Setup { purpose, settings, secret, ttl, grace, ticket } = setup;
         let longest = settings.connect_timeout;
         let (builder, patience) = with_password(&settings, secret.as_ref(), wait.connecting(longest)).await?;
         let quorum = builder.ttl(ttl).connect_timeout(patience).open()?;
         let options = quorum.options().fair(!args.unfair).min_validity(times::least(grace, ttl));
         let (wanted, http) = match purpose {
             Purpose::Run => (Wanted::of(args, &quorum, &options)?, None),
+            Purpose::Resume(ticket) => (Wanted::Resumed(Box::new((quorum.clone(), ticket, options))), None),
             Purpose::Elect { value, http } => {
                 (Wanted::Office(quorum.election_with(&args.names[0], &options)?, value), http)
             }
@@ -182,15 +200,16 @@ impl<'a> Job<'a> {
         let rotates = secret.is_some_and(|secret| secret.is_regular());
         let began = Instant::now();
         a_quorum(&quorum, patience, wait.option(longest), rotates).await?;
-        // With `--no-wait` or `--once-per`, `acquire` does not wait for quarantines. So wait here.
+        // With `--no-wait`, `--once-per` or `--resume`, `acquire` does not wait for quarantines. So
+        // wait here.
         if args.no_wait {
             a_vote(&quorum, began, patience).await;
-        } else if args.once_per.is_some() {
+        } else if args.once_per.is_some() || args.resume.is_some() {
             a_vote(&quorum, wait.began, wait.timeout).await;
         }
         // With `--once-per`, nodes hold the name until the period ends.
         let stays = args.once_per.unwrap_or(ttl).max(ttl);
-        Ok(Self { args, quorum, wanted, grace, stays, endpoint })
+        Ok(Self { args, quorum, wanted, grace, stays, endpoint, ticket })
     }
 
     /// Acquires the lock, and runs the command under it. `None` if the command must be run again.
@@ -239,6 +258,13 @@ impl<'a> Job<'a> {
     /// Acquires the lock. With `--once-per`, returns `None` if the job was done in this period, or
     /// is being done.
     async fn acquired(&self, wait: Wait) -> Result<Option<Held>, Failure> {
+        if let Wanted::Resumed(_) = self.wanted {
+            return self
+                .wanted
+                .acquire(wait.left())
+                .await
+                .map_err(|error| hand_on::not_resumed(error, &self.args.names[0]));
+        }
         let written = Cell::new(false);
         let held = tokio::select! {
             biased;
@@ -281,13 +307,16 @@ impl<'a> Job<'a> {
         variables.extend(lease.permit().map(|number| ("QUORUMLOCK_PERMIT", number.to_string())));
         let name = lease.names().join(", ");
         tracing::info!(name, token = lease.token(), "lock acquired");
+        if let Some(file) = &self.ticket {
+            file.clear()?;
+        }
         let mut program = Program::start(&self.args.command, &variables, self.grace)?;
         Supervisor { lease, grace: self.grace }.watch(&mut program, signals).await
     }
 
     /// Call this when the command has ended by itself. Keeps the lock for `--at-least` (unless a
-    /// signal asked the command to end), and releases it. Fails if the lock was lost before the
-    /// release.
+    /// signal asked the command to end), and releases it. With `--ticket`, and if the command has
+    /// not failed, hands the lock on. Fails if the lock was lost before that.
     async fn finish(&self, held: Held, status: ExitStatus, asked: bool, signals: &mut Signals) -> Outcome {
         if !asked
             && let Some(at_least) = self.args.at_least
@@ -299,6 +328,13 @@ impl<'a> Job<'a> {
             return Err(lost);
         }
         let name = listed(&held.view().names());
+        if let Some(file) = &self.ticket
+            && status.success()
+            && let Held::Lock(guard) = held
+        {
+            hand_on::hand_on(guard, file, &self.quorum, &name).await?;
+            return Ok(ExitCode::SUCCESS);
+        }
         let released = if status.success() { held.release().await } else { held.undo().await };
         match released {
             Ok(Released::Released) => {}

@@ -1,24 +1,21 @@
 //! Writes metrics to a file, for node_exporter's textfile collector.
 
 use std::fmt::Write as _;
-use std::fs::Permissions;
-use std::io::{self, Write as _};
-use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use metrics_exporter_prometheus::PrometheusHandle;
 
 use crate::failure::Failure;
 use crate::output;
+use crate::whole_file::WholeFile;
 
 /// Gauges whose value is still right when the process has ended.
 const LASTING: [&str; 2] = ["quorumlock_build_info", "quorumlock_quorum_size"];
 
 /// The path of a file that can be written, and the value of the label `run` for all its series.
 pub(crate) struct Checked {
-    path: PathBuf,
-    folder: PathBuf,
+    file: WholeFile,
     run: String,
 }
 
@@ -39,37 +36,23 @@ impl Textfile {
                  .prom files, and NAME becomes the label `run` of all series"
             ))
         })?;
-        let folder = match path.parent() {
-            Some(folder) if !folder.as_os_str().is_empty() => folder,
-            _ => Path::new("."),
-        };
-        let cannot = |error| format!("{option}: cannot make a file in the folder {}: {error}", folder.display());
-        tempfile::tempfile_in(folder).map_err(|error| Failure::usage(cannot(error)))?;
-        Ok(Checked { path: path.to_owned(), folder: folder.to_owned(), run: run.to_owned() })
+        let file = WholeFile::check(path).map_err(|why| Failure::usage(format!("{option}: {why}")))?;
+        Ok(Checked { file, run: run.to_owned() })
     }
 
     pub(crate) const fn new(file: Checked, metrics: PrometheusHandle) -> Self {
         Self { file, metrics }
     }
 
-    /// Replaces the file as a whole, so that no reader sees half of it. If this fails, only writes
-    /// a note, so that the command's exit code stays the same.
+    /// Replaces the file. If this fails, only writes a note, so that the command's exit code stays
+    /// the same. Other users must be able to read the file: node_exporter runs as another user.
     pub(crate) fn write(&self, failure: u8) {
         let ended = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-        let text = exposition(&self.metrics.render(), &self.file.run, failure, ended);
-        if let Err(error) = self.file.replace(&text) {
-            output::note(&format!("{} was not written: {error}", self.file.path.display()));
+        let Checked { file, run } = &self.file;
+        let text = exposition(&self.metrics.render(), run, failure, ended);
+        if let Err(error) = file.replace(0o644, &text) {
+            output::note(&format!("{} was not written: {error}", file.path().display()));
         }
-    }
-}
-
-impl Checked {
-    fn replace(&self, text: &str) -> io::Result<()> {
-        // Other users must be able to read the file: node_exporter runs as another user.
-        let mut file = tempfile::Builder::new().permissions(Permissions::from_mode(0o644)).tempfile_in(&self.folder)?;
-        file.write_all(text.as_bytes())?;
-        file.persist(&self.path)?;
-        Ok(())
     }
 }
 
