@@ -376,7 +376,10 @@ async fn flushed_server_is_reported_as_forgetful_and_not_as_new() {
         status::looked(command.env("QUORUMLOCK_NODES", clinic.urls().join(",")).args(words))
     };
     let (code, out, err) = of_clinic(&[&["status"], &EACH_NODE[..]].concat());
-    assert!(code == 0 && out.contains("2 of 3 nodes vote; a quorum is 2. One more node votes 10 min"), "{out}{err}");
+    assert!(
+        code == 0 && out.contains("2 of 3 nodes vote; a quorum is 2. Restart no other node: one more votes 10 min"),
+        "{out}{err}"
+    );
     assert!(out.contains("it forgot while it ran, and may have forgotten locks (FLUSHALL"), "{out}");
     let (_, out, _) = of_clinic(&[&["status", "--json"], &EACH_NODE[..]].concat());
     let object: Value = serde_json::from_str(&out).unwrap();

@@ -103,7 +103,7 @@ async fn another_list_is_told_by_init_with_both_sides() {
     for (says, differs) in [
         ("default 60000 4 other:1", "ours has 3 nodes, theirs has 1 node: "),
         ("jobs 60000 4 other:1", "ours is \"default\", theirs is \"jobs\"; give one of the lists other servers"),
-        ("default 60000 4 other:1", "; stop the clients that have the wrong list: theirs ends in 10 min"),
+        ("default 60000 4 other:1", "; one list is wrong, perhaps ours: stop its clients (theirs ends in 10 min"),
     ] {
         servers[1].put_in_force(says, 600_000);
         let (code, out, err) = done(guarded(&servers, &["init", "--yes"]).args(EACH_NODE));

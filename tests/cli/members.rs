@@ -101,7 +101,7 @@ async fn a_list_that_is_not_the_clients_is_told_to_be_another() {
     let (code, seen) = shown(&servers[2..]);
     assert_eq!((code, &seen["verdict"], &seen["nodes"][0]["list"]["this"]), (1, &"other".into(), &false.into()));
     let (code, out) = text(&servers[2..], &[], "list A: \"default\" of 3 nodes");
-    assert!(code == 1 && out.contains("have the wrong list"), "{out}");
+    assert!(code == 1 && out.contains("one list is wrong, perhaps ours"), "{out}");
     assert!(servers[..3].iter().all(|server| out.contains(&format!("127.0.0.1:{}", server.port()))), "{out}");
     let (code, out) = text(&servers[..3], &["--max-ttl", "2h"], "max_ttl 0 s");
     assert!(code == 1 && out.contains("max_ttl 2 h"), "{out}");

@@ -141,8 +141,8 @@ mod tests {
         };
         let nodes = [node(43), node(31)];
         let told = Lists::of_nodes(&own, &nodes).conflict(Whose::Rival).unwrap();
-        let ends = "b:1 in place of a:1; stop the clients that have the wrong list: theirs ends in 43 s, if none of its \
-                    clients still runs";
+        let ends = "b:1 in place of a:1; one list is wrong, perhaps ours: stop its clients (theirs ends in 43 s, if none \
+                    of its clients still runs)";
         assert!(told.ends_with(ends), "{told}");
     }
 

@@ -14,7 +14,9 @@ const NAMED: usize = 3;
 #[must_use]
 pub fn difference(ours: &List, says: &str, ends: Option<Duration>) -> String {
     let Some(theirs) = List::parse(says) else {
-        return format!("it is {says:?}, which this version cannot read; stop the clients that have the wrong list");
+        return format!(
+            "it is {says:?}, which this version cannot read; one list is wrong, perhaps ours: stop its clients"
+        );
     };
     if theirs.name() != ours.name() {
         let (ours, theirs) = (ours.name(), theirs.name());
@@ -24,9 +26,9 @@ pub fn difference(ours: &List, says: &str, ends: Option<Duration>) -> String {
     let differs = if differs.is_empty() { vec![format!("theirs is {says:?}")] } else { differs };
     let later = match ends {
         Some(ends) => format!("theirs ends in {}, if none of its clients still runs", left(ends)),
-        None => format!("the other clients continue within {}", left(theirs.lasts().max(ours.lasts()))),
+        None => format!("then the others continue within {}", left(theirs.lasts().max(ours.lasts()))),
     };
-    format!("{}; stop the clients that have the wrong list: {later}", differs.join("; "))
+    format!("{}; one list is wrong, perhaps ours: stop its clients ({later})", differs.join("; "))
 }
 
 fn nodes(ours: &List, theirs: &List) -> Vec<String> {
@@ -76,7 +78,7 @@ mod tests {
     #[test]
     fn difference_names_each_part_in_which_the_lists_differ() {
         let ours = list(&["a:1", "b:1"]);
-        let stop = "; stop the clients that have the wrong list: the other clients continue within 75 s";
+        let stop = "; one list is wrong, perhaps ours: stop its clients (then the others continue within 75 s)";
         for (says, differs) in [
             ("default 60000 4 a:1 x:1", "ours and theirs have 2 nodes: theirs has x:1 in place of b:1"),
             ("default 60000 4 a:1 b:1 x:1 y:1", "ours has 2 nodes, theirs has 4 nodes: theirs also has x:1, y:1"),

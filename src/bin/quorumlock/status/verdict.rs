@@ -322,12 +322,11 @@ impl<'a> Verdict<'a> {
                 left(self.max_ttl())
             ),
             _ if !self.is_bare() => String::new(),
-            (Some(Vote::AfterAClient(wait)), _) => format!(
-                ". One more node votes {} after a client has used it: restart no other node before that",
-                left(wait)
-            ),
+            (Some(Vote::AfterAClient(wait)), _) => {
+                format!(". Restart no other node: one more votes {} after a client has used it", left(wait))
+            }
             (Some(Vote::In(wait)), _) => {
-                format!(". One more node votes in {}: restart no other node before that", left(wait))
+                format!(". Restart no other node: one more votes in {}", left(wait))
             }
             (_, 0) => ": the next failure stops all locks".to_owned(),
             (_, slow) => {

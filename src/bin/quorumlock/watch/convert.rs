@@ -129,7 +129,7 @@ fn node(reports: &Reports<'_>, index: usize, label: String, now: Instant) -> Nod
             true => Some(node.state.to_string()),
             false => why(verdict, index, node),
         },
-        round_trip: pace.took.filter(|_| said.is_ok()).or(node.round_trip).filter(|_| node.state.is_admitted()),
+        round_trip: node.round_trip.or(pace.took.filter(|_| said.is_ok())).filter(|_| node.state.is_admitted()),
         slow,
         fails: said.is_err(),
         memory: memory(node),

@@ -165,12 +165,12 @@ fn addresses_of_nodes_are_cut_last_and_in_front() {
 #[test]
 fn a_long_verdict_takes_two_lines() {
     let verdict =
-        "3 of 5 nodes vote; a quorum is 3. One more node votes in 57 s: restart no other node before that".to_owned();
+        "3 of 5 nodes vote; a quorum is 3. Restart no other node: one more votes in 57 s, which is soon".to_owned();
     let mut model = of_a_name();
     model.0.see(model.1, Seen { verdict, ..seen(Some(held())) });
     let lines = drawn(&mut model, 80, 24);
-    assert_eq!(lines[1], "3 of 5 nodes vote; a quorum is 3. One more node votes in 57 s: restart no other");
-    assert_eq!(lines[2..4], ["node before that", ""]);
+    assert_eq!(lines[1], "3 of 5 nodes vote; a quorum is 3. Restart no other node: one more votes in 57 s,");
+    assert_eq!(lines[2..4], ["which is soon", ""]);
     assert!(lines[23].starts_with("q quit"), "{lines:?}");
 }
 

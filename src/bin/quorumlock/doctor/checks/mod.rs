@@ -73,7 +73,7 @@ fn uninspected(why: &str) -> Finding {
 
 fn unasked(failed: &Failed) -> Finding {
     let mend = match failed.kind {
-        Kind::Reaching => "Run the doctor again, with a longer --node-timeout.",
+        Kind::Reaching => "Run the doctor again. If the node hangs, give a longer --node-timeout.",
         _ => &*failed.mend,
     };
     unknown("check", "memory, clock and rights", &failed.why, mend)
