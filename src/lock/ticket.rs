@@ -117,7 +117,8 @@ impl LockGuard {
 impl Quorum {
     /// Goes on with the lock of a ticket, in any process with the same list of nodes. The lock gets
     /// a new, higher token, and this quorum's ttl. It has no note, and `max_hold` begins anew. The
-    /// call takes two round timeouts at most.
+    /// call takes three round timeouts at most: first it waits for nodes that are connecting, for one
+    /// round timeout at most.
     ///
     /// **A ticket can be resumed once.** If the process that has resumed it crashes, the lock ends
     /// by itself, and a second `resume` fails with `Lost`. Then acquire the lock anew.
@@ -174,7 +175,11 @@ impl Quorum {
 
     async fn resumed(&self, ticket: &Ticket, rules: Arc<Rules>) -> Result<LockGuard> {
         self.checked(ticket)?;
-        self.0.leases.voters.seen(ticket.highest);
+        let voters = &self.0.leases.voters;
+        voters.seen(ticket.highest);
+        // If a quorum does not grant the claim, the other nodes free the lock. Claims to nodes that
+        // are connecting fail at once. So wait for these nodes.
+        voters.settled(self.0.host.now() + rules.round_timeout, &self.0.shut).await;
         let lock = QuorumLock::new(self.0.clone(), Ok([ticket.name.clone()].into()), rules);
         let guard = lock.follow(&ticket.lock).await?;
         // The old owner may still hold the name on nodes that did not grant the claim.

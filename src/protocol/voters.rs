@@ -116,6 +116,14 @@ impl Voters {
         }
     }
 
+    /// Waits while any node is connecting, or is not greeted yet. Ends at `end`, or at a shutdown.
+    pub(crate) async fn settled(&self, end: Tick, shut: &CancellationToken) {
+        let is_pending = || self.nodes.iter().any(|node| node.status().state.is_pending());
+        while is_pending() && self.host.now() < end && !shut.is_cancelled() {
+            sleep_until(&self.host, end.min(self.host.now() + LOOK)).await;
+        }
+    }
+
     fn may_vote_soon(&self) -> bool {
         let may = |node: &&Arc<dyn Node>| {
             let state = node.status().state;

@@ -6,7 +6,9 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use super::regions::far;
 use super::{Background, bare, done, line_of, over, take_away, tried, until, until_released};
+use crate::common::port::Port;
 use crate::common::server::Server;
 use crate::common::servers;
 
@@ -65,7 +67,7 @@ async fn failed_command_leaves_no_ticket_and_frees_the_name() {
     let (servers, folder) = (servers(3).await, tempfile::tempdir().unwrap());
     let file = ticket_in(folder.path());
     for (script, expected) in [("exit 3", 3), ("kill -KILL $$", 137), ("[ ! -e $0/ticket ]; exit $(($? + 4))", 4)] {
-        fs::write(&file, "an older ticket").unwrap();
+        fs::write(&file, "quorumlock-ticket-1 7 9 1700000000000 f00d host/1/u/3 9 p:{other}\n").unwrap();
         let words = [&["job", "--ticket", &file][..], &LONG].concat();
         let (code, _, err) = done(&mut runs(&servers, &words, script, folder.path()));
         assert!(code == expected && !Path::new(&file).exists(), "{code}: {err}");
@@ -96,7 +98,7 @@ async fn expired_ticket_is_refused_with_76_and_words() {
     let (code, out, err) = tried(&mut runs(&servers, &["--resume", &file], "echo ran", folder.path()));
     assert!(code == 76 && out.is_empty(), "{code}: {out}{err}");
     let first = err.lines().find(|line| line.contains("is not held any more")).unwrap();
-    assert!(first.contains("\"job\"") && first.ends_with("acquire the lock anew: quorumlock run job -- CMD"), "{err}");
+    assert!(first.contains("\"job\"") && first.ends_with("acquire the lock anew: quorumlock run NAME -- CMD"), "{err}");
     assert!(!err.contains(fs::read_to_string(&file).unwrap().trim()), "{err}");
 }
 
@@ -242,12 +244,74 @@ fn ticket_file_that_cannot_be_written_is_refused_first() {
         (here, "not a regular file"),
         ("/dev/null", "not a regular file"),
         ("-", "standard output is the command's"),
+        ("nofolder/", "this is a folder"),
         ("/proc/ticket", "cannot make a file in the folder /proc"),
         ("/nowhere/ticket", "cannot make a file in the folder /nowhere"),
     ] {
         let (code, _, err) = done(bare().args(["run", "job", "--ticket", path]).args(NOBODY).args(["--", "true"]));
         assert!(code == 64 && err.contains(&format!("--ticket {path}: ")) && err.contains(why), "{code}: {err}");
     }
+}
+
+#[test]
+fn file_that_a_ticket_must_not_replace_is_refused_and_stays() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = ticket_in(folder.path());
+    for (text, why) in [
+        ("s3cret", "this file has no ticket, and would be removed"),
+        ("quorumlock-ticket-1 7 9 99999999999999 f00d host/1/u/3 9 p:{other}", "the ticket of \"other\""),
+    ] {
+        fs::write(&file, text).unwrap();
+        let (code, _, err) = done(bare().args(["run", "job", "--ticket", &file]).args(NOBODY).args(["--", "true"]));
+        assert!(code == 64 && err.contains(why) && !err.contains("s3cret"), "{code}: {err}");
+        assert_eq!(fs::read_to_string(&file).unwrap(), text);
+    }
+    let words = ["run", "job", "--ticket", "/tmp/a.prom", "--metrics-textfile", "/tmp/a.prom"];
+    let (code, _, err) = done(bare().args(words).args(NOBODY).args(["--", "true"]));
+    assert!(code == 64 && err.contains("name the same file"), "{code}: {err}");
+}
+
+#[tokio::test]
+async fn ticket_that_another_run_has_written_is_not_replaced() {
+    let (servers, folder) = (servers(3).await, tempfile::tempdir().unwrap());
+    let file = ticket_in(folder.path());
+    let words = [&["job", "--ticket", &file][..], &LONG].concat();
+    let (code, _, err) = done(&mut runs(&servers, &words, "echo foreign > $0/ticket", folder.path()));
+    assert!(code == 70 && fs::read_to_string(&file).unwrap() == "foreign\n", "{code}: {err}");
+    until_released(&servers, "job");
+}
+
+#[tokio::test]
+async fn command_that_cannot_be_run_uses_up_the_ticket_and_says_so() {
+    let (servers, folder) = (servers(3).await, tempfile::tempdir().unwrap());
+    let file = ticket_in(folder.path());
+    make_ticket(&servers, "1h", &file);
+    let (code, _, err) = done(over(&servers).args(["run", "--resume", &file, "--", "/nowhere/command"]));
+    assert!(code == 127 && err.contains("its ticket is used up"), "{code}: {err}");
+    until_released(&servers, "job");
+}
+
+#[tokio::test]
+async fn resume_waits_for_far_nodes_if_a_near_node_has_no_hold() {
+    let (servers, folder) = (servers(5).await, tempfile::tempdir().unwrap());
+    let file = ticket_in(folder.path());
+    let ports = [Port::take(), Port::take()];
+    let _relay = far(&servers[3..], &ports, "300ms");
+    let addresses = |far: [u16; 2]| {
+        let near = servers[..3].iter().map(Server::port).chain(far).enumerate();
+        near.map(|(node, port)| format!("redis://127.0.0.1:{port}?name=n{node}")).collect::<Vec<_>>().join(",")
+    };
+    let nodes = addresses([servers[3].port(), servers[4].port()]);
+    let through = addresses(ports.each_ref().map(Port::number));
+    let run = |nodes: &str, words: &[&str]| {
+        done(bare().env("QUORUMLOCK_MAX_TTL", "0").args(["run", "--nodes", nodes]).args(words).args(["--", "true"]))
+    };
+    let words = ["job", "--timeout", "1h", "--ttl", "1h", "--ticket", &file];
+    until("a ticket is made", || run(&nodes, &words).0 == 0);
+    until("all nodes have the hold", || servers.iter().all(|server| server.ends("job") > 0));
+    servers[0].command(&["DEL", "quorumlock:{job}"]);
+    let (code, _, err) = run(&through, &["--resume", &file]);
+    assert_eq!(code, 0, "{err}");
 }
 
 #[test]
@@ -272,7 +336,9 @@ fn options_that_do_not_fit_a_ticket_are_refused() {
     ] {
         refused(&[&["run", "--resume", &file], option].concat(), conflict);
     }
-    for option in [&["--shared"][..], &["--permits", "2"], &["--once-per", "1h"], &["--at-least", "1m"]] {
+    for option in
+        [&["--shared"][..], &["--permits", "2"], &["--once-per", "1h"], &["--at-least", "1m"], &["-n", "-E", "0"]]
+    {
         refused(&[&["run", "job", "--ticket", &file], option].concat(), conflict);
     }
     refused(&["run", "a", "b", "--ticket", &file], "--ticket takes one name");

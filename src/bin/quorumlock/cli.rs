@@ -286,9 +286,11 @@ pub(crate) struct Run {
     pub(crate) again: bool,
     /// If CMD ends with 0, does not release the lock: writes a ticket to FILE, with which another
     /// `run --resume` goes on with the lock until the ttl ends. If CMD fails, the lock is released,
-    /// and no ticket is written. While CMD runs, there is no FILE: an older FILE is removed. Keep
+    /// and no ticket is written. While CMD runs, there is no FILE: an older ticket is removed. Keep
     /// FILE secret
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["at_least", "once_per", "permits", "shared"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = [
+        "at_least", "conflict_exit_code", "once_per", "permits", "shared",
+    ])]
     pub(crate) ticket: Option<PathBuf>,
     /// Goes on with the lock of the ticket in FILE, with a new, higher token. The name is that of
     /// the ticket. --timeout is how long to wait for the nodes. Exits with 76 if the ticket is too

@@ -146,7 +146,10 @@ impl Setup {
         settings.need_nodes(&args.nodes)?;
         let ttl = times::ttl(args.ttl, &settings)?;
         let grace = times::grace(args.kill_grace, ttl)?;
-        let ticket = args.ticket.as_deref().map(TicketFile::check).transpose()?;
+        if args.ticket.is_some() && args.ticket == args.metrics_textfile {
+            return Err(Failure::usage("--ticket and --metrics-textfile name the same file; give two files"));
+        }
+        let ticket = args.ticket.as_deref().map(|file| TicketFile::check(file, &args.names[0])).transpose()?;
         Ok(Self { purpose, settings, secret, ttl, grace, ticket })
     }
 }
@@ -202,7 +205,7 @@ impl<'a> Job<'a> {
         a_quorum(&quorum, patience, wait.option(longest), rotates).await?;
         // With `--no-wait`, `--once-per` or `--resume`, `acquire` does not wait for quarantines. So
         // wait here.
-        if args.no_wait {
+        if args.no_wait || args.resume.is_some() && wait.timeout.is_zero() {
             a_vote(&quorum, began, patience).await;
         } else if args.once_per.is_some() || args.resume.is_some() {
             a_vote(&quorum, wait.began, wait.timeout).await;
@@ -243,7 +246,7 @@ impl<'a> Job<'a> {
             }
             Err(failure) => {
                 self.give_back(held).await;
-                Err(failure)
+                Err(if self.args.resume.is_some() { failure.and(hand_on::USED_UP) } else { failure })
             }
         }
     }
@@ -259,11 +262,7 @@ impl<'a> Job<'a> {
     /// is being done.
     async fn acquired(&self, wait: Wait) -> Result<Option<Held>, Failure> {
         if let Wanted::Resumed(_) = self.wanted {
-            return self
-                .wanted
-                .acquire(wait.left())
-                .await
-                .map_err(|error| hand_on::not_resumed(error, &self.args.names[0]));
+            return self.wanted.acquire(wait.left()).await.map_err(hand_on::not_resumed);
         }
         let written = Cell::new(false);
         let held = tokio::select! {
@@ -337,6 +336,10 @@ impl<'a> Job<'a> {
         }
         let released = if status.success() { held.release().await } else { held.undo().await };
         match released {
+            // As in a shell, these codes mean that the command cannot be run.
+            Ok(Released::Released) if self.args.resume.is_some() && matches!(status.code(), Some(126 | 127)) => {
+                output::note(hand_on::USED_UP);
+            }
             Ok(Released::Released) => {}
             Ok(Released::AlreadyExpired) => {
                 let told = format!("the lock on {name} was lost while the command ran, which ended with {status}");

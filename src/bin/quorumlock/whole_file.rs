@@ -5,6 +5,8 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
+use tempfile::NamedTempFile;
+
 pub(crate) struct WholeFile {
     path: PathBuf,
     folder: PathBuf,
@@ -26,10 +28,23 @@ impl WholeFile {
         &self.path
     }
 
+    /// Replaces the file.
     pub(crate) fn replace(&self, mode: u32, text: &str) -> io::Result<()> {
+        self.written(mode, text)?.persist(&self.path)?;
+        Ok(())
+    }
+
+    /// Makes the file. Fails if there is a file already.
+    pub(crate) fn make(&self, mode: u32, text: &str) -> io::Result<()> {
+        self.written(mode, text)?.persist_noclobber(&self.path)?;
+        Ok(())
+    }
+
+    fn written(&self, mode: u32, text: &str) -> io::Result<NamedTempFile> {
         let mut file = tempfile::Builder::new().permissions(Permissions::from_mode(mode)).tempfile_in(&self.folder)?;
         file.write_all(text.as_bytes())?;
-        file.persist(&self.path)?;
-        Ok(())
+        // Over a network, a full disk may be reported only here.
+        file.as_file().sync_all()?;
+        Ok(file)
     }
 }

@@ -5,6 +5,9 @@ use quorumlock::{Error, ErrorKind, LockGuard, Quorum, Released};
 use crate::failure::Failure;
 use crate::ticket_file::TicketFile;
 
+/// What has become of a ticket whose command cannot be run.
+pub(super) const USED_UP: &str = "the lock is released, and its ticket is used up: acquire the lock anew";
+
 /// Makes a ticket of the lock, and writes it to the file. If this fails, releases the lock.
 pub(super) async fn hand_on(guard: LockGuard, file: &TicketFile, quorum: &Quorum, name: &str) -> Result<(), Failure> {
     let ticket = match guard.into_ticket().await {
@@ -34,19 +37,13 @@ fn advice(released: &Result<Released, Error>) -> String {
 }
 
 /// The failure if the lock of a ticket was not resumed.
-pub(super) fn not_resumed(error: Error, name: &str) -> Failure {
+pub(super) fn not_resumed(error: Error) -> Failure {
     let advice = match error.kind() {
-        ErrorKind::Lost => {
-            format!(
-                "the command was not run; to run it, acquire the lock anew: quorumlock run {} -- CMD",
-                name.escape_debug()
-            )
-        }
+        ErrorKind::Lost => "the command was not run; to run it, acquire the lock anew: quorumlock run NAME -- CMD",
         ErrorKind::Contended | ErrorKind::Unavailable => {
             "the command was not run; run `quorumlock run --resume` again at once: others may get the lock first"
-                .to_owned()
         }
         _ => return error.into(),
     };
-    Failure::advised(error, &advice)
+    Failure::advised(error, advice)
 }
