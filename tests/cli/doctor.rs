@@ -251,7 +251,7 @@ async fn fault_13_other_list_of_this_name_stops_the_quorum() {
     clinic.server(2).put_in_force("default 60000 4 other:1", 600_000);
     let object = finds(&mut clinic.doctor(), 2, &["no-quorum", "other-list"]);
     let what = finding(&object, "other-list")["what"].as_str().unwrap();
-    assert!(what.contains("ours has 3 nodes, theirs has 1 node: ") && what.contains("stop the clients"), "{object:#}");
+    assert!(what.contains("ours has 3 nodes, theirs has 1 node: ") && what.contains("stop its clients"), "{object:#}");
     let mend = finding(&object, "no-quorum")["mend"].as_str().unwrap();
     assert!(mend.starts_with("The nodes need no repair."), "{object:#}");
 }

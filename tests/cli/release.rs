@@ -284,7 +284,7 @@ async fn release_over_another_list_reports_no_name_as_free() {
         let shared =
             format!("another list is in force on 127.0.0.1:{}: ours and theirs have 3 nodes", servers[2].port());
         assert!(code == 69 && err.contains(&shared), "{words:?}: {code}: {out}{err}");
-        assert!(err.contains("stop the clients") && err.ends_with("\n  nothing was released\n"), "{err}");
+        assert!(err.contains("stop its clients") && err.ends_with("\n  nothing was released\n"), "{err}");
     }
     let (code, out, _) = done(over(&servers[2..]).args(["status", "job"]).args(EACH_NODE));
     assert!(code == 69 && out.contains("nobody can tell who holds it"), "{out}");

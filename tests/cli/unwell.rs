@@ -397,7 +397,7 @@ async fn nodes_with_another_list_in_force_are_named() {
     servers[2].put_in_force("default 60000 4 other:1", 600_000);
     let (code, said, object) = status(&mut over(&servers));
     assert!(code == 69 && said.contains("a client with this list acquires nothing\n"), "{said}");
-    assert!(said.contains(": theirs ends in 10 min, if none of its clients still runs\n"), "{said}");
+    assert!(said.contains(": stop its clients (theirs ends in 10 min, if none of its clients still runs)\n"), "{said}");
     assert!(object["refused"].as_str().unwrap().contains("ours has 3 nodes, theirs has 1 node: "), "{object}");
     let counts = object["nodes"].as_array().unwrap().iter().filter(|node| node["counts"] == true).count();
     assert_eq!(object["votes"], counts, "{object}");

@@ -217,7 +217,7 @@ async fn a_waiter_that_is_kept_out_is_told_by_which_list() {
     assert!(error.is_unavailable() && other >= 3, "{error}");
     let error = error.to_string();
     assert!(error.contains("another list is in force on memory://0: ours has 5 nodes, theirs has 3 nodes"), "{error}");
-    assert_eq!(error.matches(": theirs lacks memory://3, memory://4; stop").count(), 1, "{error}");
+    assert_eq!(error.matches(": theirs lacks memory://3, memory://4; one list").count(), 1, "{error}");
 }
 
 #[tokio::test(start_paused = true)]

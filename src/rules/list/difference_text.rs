@@ -104,7 +104,7 @@ mod tests {
     #[test]
     fn difference_in_many_nodes_names_the_first_three() {
         let told = difference(&list(&["a:1"]), "default 60000 4 a:1 b:1 c:1 d:1 e:1 f:1", None);
-        assert!(told.contains(": theirs also has b:1, c:1, d:1 and 2 more; stop"), "{told}");
+        assert!(told.contains(": theirs also has b:1, c:1, d:1 and 2 more; one list"), "{told}");
     }
 
     #[test]
